@@ -1,0 +1,1 @@
+"""Text and trees of the task language: source, parser, syntax tree, diagnostics, the std library."""

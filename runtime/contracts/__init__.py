@@ -1,0 +1,1 @@
+"""The protocols between the rooms of the runtime. No third-party import, no behaviour beyond data."""

@@ -1,0 +1,41 @@
+"""How messages become token ids and token ids become actions, without ever re-tokenising what was sampled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from guerdon.compiler.plan.schema import ToolPlan
+from guerdon.runtime.contracts.trajectory import Message
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """What a policy's text asks for: words and calls (arguments are raw JSON text, not yet checked)."""
+
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class Malformed:
+    """A text that looked like a call and was none: `error` is written for the model to read."""
+
+    message: Message
+    error: str
+
+
+class Renderer(Protocol):
+    """The token side of the tool protocol; `extend` keeps every id before it (prefix-preserving)."""
+
+    def start(self, messages: Sequence[Message], tools: Sequence[ToolPlan]) -> tuple[int, ...]:
+        """The ids of a conversation's opening, up to where the policy shall go on."""
+        ...
+
+    def extend(self, ids: Sequence[int], observation: Sequence[Message]) -> tuple[int, ...]:
+        """`ids` (which end with what the policy sampled) followed by the observation's ids."""
+        ...
+
+    def parse(self, ids: Sequence[int]) -> Action | Malformed:
+        """What the sampled ids of one turn ask for."""
+        ...
