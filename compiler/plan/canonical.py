@@ -6,9 +6,13 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-Json: TypeAlias = "None | bool | int | str | Sequence[Json] | Mapping[str, Json]"
+if TYPE_CHECKING:
+    Json: TypeAlias = "None | bool | int | str | Sequence[Json] | Mapping[str, Json]"
+else:
+    # A recursive alias cannot be resolved at run time, and the codec asks for the fields' types.
+    Json = object
 
 
 def dumps(value: Json) -> bytes:

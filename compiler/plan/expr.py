@@ -47,7 +47,7 @@ class Apply:
     args: tuple[Expr, ...]
 
 
-Expr: TypeAlias = "Const | Symbol | Apply"
+Expr: TypeAlias = Const | Symbol | Apply
 
 
 def to_json(expr: Expr) -> Json:
