@@ -1,4 +1,4 @@
-"""Plan dataclasses to JSON and back, driven by their own type hints; a malformed plan is named by its path."""
+"""Plan dataclasses to JSON and back, driven by their type hints; a malformed one is named by its path."""
 
 from __future__ import annotations
 

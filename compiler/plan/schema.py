@@ -1,8 +1,9 @@
 """The plan's data: everything the runtime needs, nothing it does not.
 
 An asset is named by its content: `sha256:…` for the bytes of a file, `tree-sha256:…` for a folder, whose
-hexadecimal part is the sha256 of its manifest, canonical JSON `[[relative path, mode, "sha256:…"], …]` in path
-order, stored like any file. Numbers are integers (milliseconds, bytes, thousandths of a CPU) or rationals written as strings.
+hexadecimal part is the sha256 of its manifest, canonical JSON `[[relative path, mode, "sha256:…"], …]` in
+path order, stored like any file. Numbers are integers (milliseconds, bytes, thousandths of a CPU) or
+rationals written as strings.
 """
 
 from __future__ import annotations
@@ -169,7 +170,7 @@ class ClaimPlan:
 class RewardPlan:
     """A task's reward, bound to its verifiers: symbols name the task's own verifiers.
 
-    `terms` refer to their weights as `Symbol("weight", (name,))`; `weights` gives each weight's value and range.
+    `terms` refer to their weights as `Symbol("weight", (name,))`; `weights` gives the value and range of each.
     """
 
     name: str
