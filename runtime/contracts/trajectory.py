@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal
 
+from guerdon.compiler.plan.canonical import Json
 from guerdon.compiler.plan.expr import Value
 
 Role = Literal["system", "user", "assistant", "tool"]
@@ -121,13 +122,18 @@ class Trajectory:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What one verifier found: an outcome, typed signals, bounded evidence, the reason when not a pass."""
+    """What one verifier found: an outcome, typed signals, bounded evidence, the reason when not a pass.
+
+    `details` is the kind's own fine grain (`pytest`: `{"tests": {id: "passed" | "failed" | …}}`), for `lock`
+    and for people; no reward reads it.
+    """
 
     outcome: Outcome
     signals: Mapping[str, Value]
     reason: str = ""
     evidence: str = ""
     seconds: float = 0.0
+    details: Mapping[str, Json] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

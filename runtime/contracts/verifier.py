@@ -16,7 +16,9 @@ class VerifyInput:
     """All that a verifier may know of an episode.
 
     `environment` are the files the sandbox began with, `hidden` those the agent never sees (absolute
-    paths below `/grader`), `open_sandbox` makes the fresh verification sandbox from the pinned image.
+    paths below `/grader`), `open_sandbox` makes the fresh verification sandbox from the pinned image (role
+    `verify`); the verifier removes it. `control` are the oracle's artefacts, where they are at hand: they settle
+    whether a run that ended unclearly was the candidate's doing.
     """
 
     plan: VerifierPlan
@@ -27,6 +29,7 @@ class VerifyInput:
     answer: str | None
     submitted: bool
     open_sandbox: Callable[[], Awaitable[Sandbox]]
+    control: Artefacts | None = None
 
 
 class Verifier(Protocol):
