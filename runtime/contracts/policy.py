@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
-from guerdon.compiler.plan.schema import ToolPlan
+from guerdon.compiler.plan.schema import EnvironmentPlan, InstancePlan, ToolPlan
+from guerdon.runtime.contracts.store import AssetReader
 from guerdon.runtime.contracts.trajectory import Message, Turn
 
 
 class PolicyFault(Exception):
     """The policy's own infrastructure failed (a lost server): the episode is invalid, not a fail."""
+
+
+@dataclass(frozen=True, slots=True)
+class Occasion:
+    """What a policy may be asked to act on. A model looks at `tools` only; demonstrations read the rest."""
+
+    instance: InstancePlan
+    tools: tuple[ToolPlan, ...]
+    environment: EnvironmentPlan | None
+    assets: AssetReader
 
 
 class Episode(Protocol):
@@ -27,6 +39,12 @@ class MessagePolicy(Protocol):
     @property
     def name(self) -> str: ...
 
-    def start(self, tools: Sequence[ToolPlan], seed: int) -> Episode:
-        """Begin an episode."""
+    def variants(self, occasion: Occasion) -> tuple[str, ...]:
+        """The identities under which episodes are made here: mostly the policy's name alone, one for each
+        exploit of the pack, none where the policy has nothing to do (an attack on code where there is none).
+        Raises AssetFault."""
+        ...
+
+    def start(self, occasion: Occasion, variant: str, seed: int) -> Episode:
+        """Begin an episode of one variant. Raises AssetFault, PolicyFault."""
         ...

@@ -19,10 +19,13 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class Malformed:
-    """A text that looked like a call and was none: `error` is written for the model to read."""
+    """A text in which something looked like a call and was none: each error is written for the model to read.
+
+    `message` keeps the calls of the same turn that were well formed.
+    """
 
     message: Message
-    error: str
+    errors: tuple[str, ...]
 
 
 class Renderer(Protocol):

@@ -1,0 +1,90 @@
+"""Messages to token ids and back, never re-tokenising what was sampled; with a byte-level codec built in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from guerdon.compiler.plan.schema import ToolPlan
+from guerdon.runtime.agent.codec import instructions, read, write
+from guerdon.runtime.contracts.renderer import Action, Malformed
+from guerdon.runtime.contracts.trajectory import Message
+
+
+class Codec(Protocol):
+    """A tokenizer: text to ids and ids to bytes, with a marker id for each role and one for the end.
+
+    `encode` never yields a marker, whatever the text holds: that is why no observation can forge a role.
+    """
+
+    @property
+    def markers(self) -> dict[str, int]:
+        """Ids of `system`, `user`, `assistant`, `tool` and `end`."""
+        ...
+
+    def encode(self, text: str) -> tuple[int, ...]: ...
+
+    def decode(self, ids: Sequence[int]) -> bytes: ...
+
+
+class ByteCodec:
+    """Ids 0..255 are bytes of UTF-8, 256.. the markers."""
+
+    markers = {"system": 256, "user": 257, "assistant": 258, "tool": 259, "end": 260}  # noqa: RUF012
+    vocabulary = 261
+
+    def encode(self, text: str) -> tuple[int, ...]:
+        # A lone surrogate cannot be UTF-8; it is shown as `?`, which no marker looks like.
+        return tuple(text.encode(errors="replace"))
+
+    def decode(self, ids: Sequence[int]) -> bytes:
+        return bytes(i for i in ids if i < 256)
+
+
+class TextRenderer:
+    """The Renderer contract over any codec."""
+
+    def __init__(self, codec: Codec | None = None) -> None:
+        self._codec: Codec = codec or ByteCodec()
+
+    def start(self, messages: Sequence[Message], tools: Sequence[ToolPlan]) -> tuple[int, ...]:
+        """The ids of an opening: what the tools are, the messages, the assistant's marker."""
+        told = instructions(tools)
+        opening = [Message("system", told), *messages] if told else list(messages)
+        return (*self._messages(opening), self._codec.markers["assistant"])
+
+    def extend(self, ids: Sequence[int], observation: Sequence[Message]) -> tuple[int, ...]:
+        """`ids` untouched, the turn closed where the policy did not close it, the observation, the marker."""
+        end = self._codec.markers["end"]
+        closed = tuple(ids) if ids and ids[-1] == end else (*ids, end)
+        return (*closed, *self._messages(observation), self._codec.markers["assistant"])
+
+    def parse(self, ids: Sequence[int]) -> Action | Malformed:
+        """What one turn's sampled ids ask for; a marker inside it, or bytes that are no text, are errors."""
+        markers = self._codec.markers
+        body = ids[:-1] if ids and ids[-1] == markers["end"] else ids
+        forged = sorted(set(body) & set(markers.values()))
+        try:
+            text = self._codec.decode([i for i in body if i not in forged]).decode()
+            errors: tuple[str, ...] = ()
+        except UnicodeDecodeError as wrong:
+            text = wrong.object.decode(errors="replace")
+            errors = (f"the turn is not valid UTF-8 at byte {wrong.start}",)
+        if forged:
+            errors += ("the turn holds a role marker, which only the conversation's frame may",)
+        parsed = read(text)
+        if isinstance(parsed, Malformed):
+            errors += parsed.errors
+        return Malformed(parsed.message, errors) if errors else parsed
+
+    def count(self, message: Message) -> int:
+        """How many ids an assistant's message is, for a policy that gives none itself."""
+        return len(self._codec.encode(write(message)))
+
+    def _messages(self, messages: Sequence[Message]) -> tuple[int, ...]:
+        markers = self._codec.markers
+        ids: list[int] = []
+        for message in messages:
+            text = write(message) if message.role == "assistant" else message.content
+            ids += [markers[message.role], *self._codec.encode(text), markers["end"]]
+        return tuple(ids)

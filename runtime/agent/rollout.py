@@ -1,0 +1,165 @@
+"""One episode: turns of a policy and its tools until it submits, stops or meets a limit; then the freeze."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from guerdon.compiler.plan.canonical import digest, dumps
+from guerdon.compiler.plan.schema import InstancePlan, LimitsPlan, TaskPlan
+from guerdon.runtime.agent.counting import Tally
+from guerdon.runtime.agent.forbid import Fingerprint, broken, fingerprint
+from guerdon.runtime.agent.renderer import TextRenderer
+from guerdon.runtime.agent.tools import ToolBox
+from guerdon.runtime.contracts.policy import Episode
+from guerdon.runtime.contracts.sandbox import Artefacts, Sandbox
+from guerdon.runtime.contracts.trajectory import EpisodeSpec, Message, Step, ToolCall, Trajectory, Turn
+
+Globs = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """An episode before its verdict: the trajectory, and what was frozen for each verifier's own globs.
+
+    Globs are kept apart so that a verifier gets what it collects and nothing that another one does.
+    """
+
+    trajectory: Trajectory
+    artefacts: Mapping[Globs, Artefacts]
+    seconds: Mapping[str, float]
+
+
+@dataclass(slots=True)
+class _State:
+    """What an episode has come to so far."""
+
+    limits: LimitsPlan
+    box: ToolBox
+    deadline: float
+    has_tools: bool
+    tally: Tally = field(default_factory=Tally)
+    steps: list[Step] = field(default_factory=list)
+    calls: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
+    answer: str | None = None
+
+    def left(self) -> float:
+        """Seconds until the wall limit."""
+        return self.deadline - time.monotonic()
+
+
+async def rollout(
+    episode: EpisodeSpec, task: TaskPlan, instance: InstancePlan, policy: Episode, sandbox: Sandbox | None
+) -> Rollout:
+    """Run one episode in a sandbox that holds its initial files (None for a task that needs none).
+
+    Whatever the agent does ends in a Rollout; a fault of ours raises SandboxFault, one of the policy's
+    own infrastructure PolicyFault.
+    """
+    prompt = (Message("user", instance.prompt),)
+    before = await fingerprint(sandbox, task.forbids, start=True)
+    began = time.monotonic()
+    box = ToolBox(task.tools, sandbox)
+    state = _State(task.limits, box, began + task.limits.wall_ms / 1000, bool(task.tools))
+    await _turns(state, policy, prompt)
+    ended = time.monotonic()
+    artefacts, after = await _freeze(sandbox, instance, task)
+    violations = await broken(task.forbids, state.calls, before, after)
+    trajectory = Trajectory(
+        episode=episode, prompt=prompt, steps=tuple(state.steps),
+        counters=state.tally.close(task.limits, round((ended - began) * 1000), len(violations)),
+        answer=state.answer if state.answer is not None else _last_words(state.steps),
+        artefacts=_digest(artefacts), violations=violations,
+    )
+    return Rollout(trajectory, artefacts, {"rollout": ended - began, "freeze": time.monotonic() - ended})
+
+
+async def _turns(state: _State, policy: Episode, prompt: Sequence[Message]) -> None:
+    messages = list(prompt)
+    while not state.tally.submitted:
+        if state.tally.turns >= state.limits.turns or state.left() <= 0:
+            state.tally.truncated = True
+            return
+        began = time.monotonic()
+        try:
+            async with asyncio.timeout(state.left()) as limit:
+                turn = await policy.act(messages)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            state.tally.truncated = True
+            return
+        if turn is None:
+            return
+        observations = await _answer(state, turn)
+        state.steps.append(Step(turn, observations, time.monotonic() - began))
+        if state.tally.truncated or (not state.has_tools and not turn.message.calls and not turn.malformed):
+            return  # without tools, words are the whole answer
+        messages += [turn.message, *observations]
+
+
+async def _answer(state: _State, turn: Turn) -> tuple[Message, ...]:
+    """Run a turn's calls in order and say what came of each."""
+    state.tally.turns += 1
+    state.tally.tokens += _tokens(turn)
+    if state.limits.tokens is not None and state.tally.tokens > state.limits.tokens:
+        # A sampler would have been stopped in the middle of this turn, so nothing of it is carried out.
+        state.tally.truncated = True
+        return (Message("user", f"The limit of {state.limits.tokens} tokens was reached; nothing was run."),)
+    observations = [await _call(state, call) for call in turn.message.calls]
+    state.tally.malformed(len(turn.malformed))
+    if turn.malformed:
+        observations.append(Message("user", "\n".join(f"error: {error}" for error in turn.malformed)))
+    if not observations and state.has_tools:
+        observations.append(Message("user", "No tool was called. Call one, or submit when the work is done."))
+    return tuple(observations)
+
+
+async def _call(state: _State, call: ToolCall) -> Message:
+    if state.tally.submitted:
+        return Message("tool", "ignored: the episode was submitted before this call", call_id=call.id)
+    if state.left() <= 0:
+        state.tally.truncated = True
+        return Message("tool", "not run: the episode's time limit was reached", call_id=call.id)
+    observed = await state.box.call(call, state.left())
+    if observed.arguments is None:
+        state.tally.malformed()
+    else:
+        state.tally.called(observed.identity)
+        state.calls.append((call.name, observed.arguments))
+    if observed.submitted:
+        state.tally.submitted, state.answer = True, observed.answer
+    return Message("tool", observed.text, call_id=call.id)
+
+
+_RENDERER = TextRenderer()
+
+
+def _tokens(turn: Turn) -> int:
+    if turn.tokens is not None:
+        return sum(turn.tokens.mask)
+    return _RENDERER.count(turn.message)
+
+
+async def _freeze(
+    sandbox: Sandbox | None, instance: InstancePlan, task: TaskPlan
+) -> tuple[dict[Globs, Artefacts], Fingerprint]:
+    """Kill all that the agent left running, then collect: nothing can change what is collected any more."""
+    wanted = list(dict.fromkeys(v.collect for v in instance.verify))
+    empty = Artefacts((), digest(b""))
+    if sandbox is None:
+        return dict.fromkeys(wanted, empty), {}
+    await sandbox.quiesce()
+    after = await fingerprint(sandbox, task.forbids, start=False)
+    return {globs: await sandbox.collect(globs) if globs else empty for globs in wanted}, after
+
+
+def _digest(artefacts: Mapping[Globs, Artefacts]) -> str:
+    return digest(dumps(sorted([list(globs), found.digest] for globs, found in artefacts.items())))
+
+
+def _last_words(steps: Sequence[Step]) -> str | None:
+    return next((s.turn.message.content for s in reversed(steps) if s.turn.message.content), None)
