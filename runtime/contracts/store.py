@@ -20,6 +20,10 @@ class AssetFault(Exception):
     """An asset is missing, unreadable or not what its digest says; the message names file and remedy."""
 
 
+class StoreFault(Exception):
+    """The run's folder cannot be written or read, so nothing can be sealed; the message names the remedy."""
+
+
 class Journal(Protocol):
     """The append-only store of one run: what was sealed stays, a torn last entry is found and dropped."""
 
