@@ -154,6 +154,8 @@ class TypeExpr:
     element: TypeExpr | None
     range: Range | None
     modifiers: tuple[Name, ...]
+    args: tuple[Arg, ...] = ()
+    """As in `one_of("a", "b")`."""
 
 
 # Claims -----------------------------------------------------------------------------------------

@@ -1,0 +1,92 @@
+"""T001 in words: what was expected, after what, what stands there, and what to do about it."""
+
+from __future__ import annotations
+
+from guerdon.dsl import diagnostic
+from guerdon.dsl.diagnostic import Diagnostic, Fix
+from guerdon.dsl.source import Source, Span
+from guerdon.dsl.tokens import KEYWORDS, OPERATORS, VALUES, Token, called
+
+_SHOWN = 4
+_CLOSERS = ("RPAR", "RSQB", "RBRACE", "STR_TAIL")
+_COMPARES = frozenset("EQ NE LT LE GT GE".split())
+
+
+def unexpected(source: Source, tokens: list[Token], index: int, expected: frozenset[str]) -> Diagnostic:
+    """The report of the token at an index, where one of `expected` would have fitted."""
+    token = tokens[index]
+    before = tokens[index - 1] if index else None
+    after = f" after {_text(source, before)}" if before is not None and before.kind not in ("SEP", "LBRACE") else ""
+    found = _found(source, token)
+    help, replacement = _help(source, tokens, index, expected)
+    span = Span(source, token.start, max(token.end, token.start))
+    return diagnostic.error(
+        "T001", f"expected {describe(expected)}{after}, found {found}", span, help=help,
+        fix=None if replacement is None else Fix(span, replacement))
+
+
+def describe(expected: frozenset[str]) -> str:
+    """The expected set for people: groups first, then single tokens, at most four."""
+    rest, words = set(expected), []
+    if rest >= VALUES - {"NAME"}:
+        words.append("a value")
+        rest -= VALUES
+    elif {"NUMBER", "STRING", "LSQB"} <= rest:
+        words += ["a name" if "NAME" in rest else "a value"]
+        rest -= VALUES
+    elif {"ENSURE", "FACT"} <= rest:
+        return "a statement"
+    if {"STRING", "STR_HEAD"} <= rest:
+        words.append("a string")
+        rest -= {"STRING", "STR_HEAD"}
+    ordered = [k for k in ("NAME", "NUMBER", "EQUAL", "SEP", *_CLOSERS, "COMMA", "COLON", "LBRACE") if k in rest]
+    operators = rest & OPERATORS
+    others = sorted(rest - set(ordered) - (OPERATORS if len(operators) > 3 else set()))
+    words += [called(k) for k in (*ordered, *others)]
+    words = list(dict.fromkeys(words))[: _SHOWN if len(operators) <= 3 else _SHOWN - 1]
+    if len(operators) > 3:
+        words.append("an operator")
+    return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " or " + words[-1] if words else "nothing"
+
+
+def _text(source: Source, token: Token) -> str:
+    text = source.text[token.start : token.end]
+    if token.kind in ("STRING", "STR_HEAD", "STR_MID", "STR_TAIL"):
+        return "the string" if token.kind in ("STRING", "STR_TAIL") else "`${`"
+    return f"`{text}`" if text else called(token.kind)
+
+
+def _found(source: Source, token: Token) -> str:
+    if token.kind != "SEP":
+        return "a string" if token.kind in ("STRING", "STR_HEAD") else _text(source, token)
+    following = source.text[token.start : token.start + 1]
+    if following in ("}", ";"):
+        return f"`{following}`"
+    return "the end of the line" if following else "the end of the file"
+
+
+def _help(source: Source, tokens: list[Token], index: int, expected: frozenset[str]) -> tuple[str, str | None]:
+    token, text = tokens[index], source.text[tokens[index].start : tokens[index].end]
+    before = tokens[index - 1].kind if index else "SEP"
+    if token.kind == "EQUAL" and "EQ" in expected:
+        return "`=` sets, `==` compares", "=="
+    if token.kind in _COMPARES and "AND" in expected:
+        return "comparisons do not chain: write `a < b and b < c`", None
+    if token.kind == "COMMA" and "SEP" in expected:
+        return "statements are separated by a line end or `;`", ";"
+    if text in KEYWORDS and ("NAME" in expected or before in ("SEP", "LBRACE")):
+        return f'`{text}` is a reserved word; as a key it stands in quotes: `"{text}"`', None
+    if before == "MINUS" and token.kind == "NAME" and "NUMBER" in expected:
+        return "names have no `-`: write `_` instead", None
+    if token.kind == "SEP" and tokens[index - 1].kind == "NAME" and "EQUAL" in expected:
+        return "a statement is `key = value`, `key { … }`, `word name …` or `field: type`", None
+    if "NUMBER" in expected and "NAME" in expected:
+        return "a value is a number, a string, a name, a list `[…]` or a call `f(…)`", None
+    if "SEP" in expected:
+        return "begin a new line, or put `;` between two statements", None
+    if "NAME" in expected:
+        return "a name is made of letters, digits and `_`, and begins with a letter or `_`", None
+    for kind in ("STRING", "EQUAL", *_CLOSERS, "DOTDOT", "WITH", "IN", "LBRACE"):
+        if kind in expected:
+            return f"add {called(kind)} before this", None
+    return f"write {describe(expected)} here", None
