@@ -1,0 +1,115 @@
+"""A minimal Debian tree from the host's own apt sources, by mmdebstrap: no registry is needed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from guerdon.runtime.contracts.sandbox import SandboxFault
+from guerdon.runtime.sandbox.spec import UID
+
+EPOCH = "1700000000"
+"""SOURCE_DATE_EPOCH: no file of the tree is newer, so equal packages give an equal tree."""
+BUILD_SECONDS = 1800
+SOURCES = (Path("/etc/apt/sources.list.d/debian.sources"), Path("/etc/apt/sources.list"))
+STRIPPED = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/info/*", "/usr/share/locale/*",
+            "/usr/share/lintian/*")
+NO_SPACE, NETWORK = ("no space left",), ("temporary failure", "could not resolve", "could not connect",
+                                         "failed to fetch", "connection timed out", "unable to connect")
+# $1 is the tree. Users and names are fixed, and nothing of the host's network shows.
+FINISH = f"""set -e
+grep -q '^agent:' "$1/etc/passwd" || echo 'agent:x:{UID}:{UID}:agent:/tmp:/bin/bash' >> "$1/etc/passwd"
+grep -q '^agent:' "$1/etc/group" || echo 'agent:x:{UID}:' >> "$1/etc/group"
+printf '127.0.0.1 localhost sandbox\\n::1 localhost\\n' > "$1/etc/hosts"
+: > "$1/etc/resolv.conf"
+echo sandbox > "$1/etc/hostname"
+rm -rf "$1"/var/log/* "$1"/var/cache/* "$1"/var/lib/apt/lists/* "$1"/etc/apt/sources.list* "$1"/etc/machine-id
+find "$1/usr" -name __pycache__ -prune -exec rm -rf {{}} +
+"""
+
+
+def codename() -> str:
+    """Debian's code name on this host; `stable` on another distribution."""
+    try:
+        lines = Path("/etc/os-release").read_text().splitlines()
+    except OSError:
+        return "stable"
+    facts = dict(line.split("=", 1) for line in lines if "=" in line)
+    name = facts.get("VERSION_CODENAME", "").strip('"')
+    return name if facts.get("ID", "").strip('"') == "debian" and name else "stable"
+
+
+@contextlib.contextmanager
+def built(tmp: Path, packages: Sequence[str]) -> Iterator[Path]:
+    """Build the tree as a tar file below `tmp`, gone afterwards. Takes about a minute.
+
+    Raises SandboxFault `mmdebstrap-missing`, `network-failed`, `disk-full`, `image-failed`.
+    """
+    program = shutil.which("mmdebstrap")
+    if program is None:
+        raise SandboxFault("mmdebstrap-missing", "mmdebstrap is not installed: Debian images cannot be built",
+                           "apt-get install -y --no-install-recommends mmdebstrap")
+    with tempfile.TemporaryDirectory(prefix="image-", dir=tmp) as folder:
+        target = Path(folder) / "image.tar"
+        _build([program, *_options(packages, Path(folder)), codename(), str(target), *_mirror()], packages)
+        yield target
+
+
+def _options(packages: Sequence[str], folder: Path) -> list[str]:
+    """mmdebstrap's options: essential packages and those asked for, without papers."""
+    finish = folder / "finish.sh"
+    finish.write_text(FINISH)
+    return [
+        "--variant=essential", "--mode=root" if os.geteuid() == 0 else "--mode=unshare", "--format=tar", "--quiet",
+        *(f"--include={one}" for one in packages),
+        *(f"--dpkgopt=path-exclude={path}" for path in STRIPPED),
+        '--aptopt=Acquire::Languages "none"', "--aptopt=Apt::Install-Recommends false",
+        f"--customize-hook=sh {finish}",
+    ]
+
+
+def _mirror() -> list[str]:
+    """The host's own Debian sources; mmdebstrap copies the host's proxy settings by itself."""
+    return [str(path) for path in SOURCES if path.exists()][:1] if codename() != "stable" else []
+
+
+def _build(command: list[str], packages: Sequence[str]) -> None:
+    """Run mmdebstrap. Raises SandboxFault."""
+    env = {**os.environ, "SOURCE_DATE_EPOCH": EPOCH, "LC_ALL": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive"}
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                               env=env, start_new_session=True)
+    try:
+        said, _ = process.communicate(timeout=BUILD_SECONDS)
+    except BaseException as error:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        if isinstance(error, subprocess.TimeoutExpired):
+            raise SandboxFault("image-failed", f"mmdebstrap did not end in {BUILD_SECONDS} s",
+                               "see whether the mirror in /etc/apt answers") from None
+        raise
+    if process.returncode != 0:
+        raise _fault(said.decode(errors="replace"), packages)
+
+
+def _fault(said: str, packages: Sequence[str]) -> SandboxFault:
+    """What mmdebstrap's complaint means."""
+    low = said.lower()
+    errors = [line for line in said.splitlines() if line.startswith("E:")] or said.strip().splitlines()[-1:]
+    detail = (errors[0] if errors else "no reason given")[:300]
+    if any(word in low for word in NO_SPACE):
+        return SandboxFault("disk-full", f"no space left to build an image: {detail}",
+                            "free space, or point GUERDON_HOME and TMPDIR at a larger disk")
+    if "unable to locate package" in low or "has no installation candidate" in low:
+        return SandboxFault("bad-recipe", f"the image's packages cannot all be found: {detail}",
+                            f"see: apt-cache policy {' '.join(packages)}")
+    if any(word in low for word in NETWORK):
+        return SandboxFault("network-failed", f"the Debian mirror cannot be reached: {detail}",
+                            "see that `apt-get update` works here; proxies are read from /etc/apt")
+    return SandboxFault("image-failed", f"mmdebstrap failed: {detail}", "run it again; see `apt-get check`")
