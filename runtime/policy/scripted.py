@@ -43,7 +43,7 @@ def load_script(path: Path) -> Scripted:
     try:
         document = yaml.safe_load(path.read_text("utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as wrong:
-        raise PolicyFault(f"the script {path} cannot be read: {wrong}; set policy.script to a file") from wrong
+        raise PolicyFault(f"the script {path} cannot be read: {wrong}; check policy.script") from wrong
     if not isinstance(document, dict) or set(document) - {"turns", "rows"} or not document:
         raise PolicyFault(f"the script {path} has another shape: {_SHAPE}")
     rows = document.get("rows", {})

@@ -1,0 +1,216 @@
+"""`guerdon run PACK policy=… [overrides]`: the one place that imports Hydra."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shlex
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import hydra
+from hydra.core.config_store import ConfigStore
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from rich.console import Console
+
+from guerdon.conf.run import GROUPS, RunConf
+from guerdon.runtime.contracts.plan import LoadedPlan
+from guerdon.runtime.contracts.policy import PolicyFault
+from guerdon.runtime.contracts.sandbox import SandboxFault, SandboxProvider
+from guerdon.runtime.contracts.store import AssetFault, StoreFault
+from guerdon.runtime.loop.config import RunError
+from guerdon.runtime.loop.run import DONE, SUMMARY, check, run
+from guerdon.runtime.loop.settings import Settled, reward_defaults, settle
+from guerdon.runtime.loop.summary import Summary
+from guerdon.runtime.policy.table import make
+from guerdon.runtime.report.progress import Reporter, table
+from guerdon.runtime.schedule.retry import HostFault
+from guerdon.runtime.schedule.stop import Interrupted, stop_on_signals
+from guerdon.runtime.store.durable import write_atomically
+
+NAME = "guerdon_run"
+OK, TROUBLE, USAGE, INTERRUPTED = 0, 1, 2, 130
+INVALID_SHARE = 0.01
+"""Share of invalid episodes above which a run is not well."""
+
+Problems = (RunError, HostFault, StoreFault, AssetFault, PolicyFault, SandboxFault)
+
+
+@dataclass(slots=True)
+class App:
+    """One call of `guerdon run`: a plan, and the run or sweep made of it."""
+
+    pack: str
+    overrides: Sequence[str]
+    plan: LoadedPlan
+    provider: Callable[[], Awaitable[SandboxProvider]]
+    console: Console
+    unwell: bool = False
+    stopped: list[Interrupted] = field(default_factory=list)
+
+    def job(self, config: DictConfig) -> None:
+        """One run of a sweep. An exception is raised, never SystemExit, so that a sweep goes on."""
+        settled = self.settled(config)
+        mark = settled.out / DONE
+        if mark.exists():
+            self.console.print(f"done already: {settled.out}", markup=False, soft_wrap=True)
+            self.console.print(table(json.loads((settled.out / SUMMARY).read_text())))
+            return
+        settled.out.mkdir(parents=True, exist_ok=True)
+        write_atomically(settled.out / "config.yaml", [OmegaConf.to_yaml(config).encode()])
+        try:
+            summary = asyncio.run(self._run(settled, config))
+        except Interrupted as stop:
+            self.stopped.append(stop)
+            again = shlex.join(["guerdon", "run", self.pack, *self.overrides])
+            self.console.print(
+                f"stopped; what was sealed is kept in {settled.out}; go on with: {again}",
+                markup=False, soft_wrap=True,
+            )
+            # Hydra goes on with the next job after an Exception, and ends the sweep after this.
+            raise KeyboardInterrupt from None
+        self._tell(summary, settled.out)
+
+    def settled(self, config: DictConfig) -> Settled:
+        """A composed configuration as one run, wholly checked. Raises RunError and PolicyFault."""
+        settled = settle(_plain(config), self.plan.plan, self.plan.digest)
+        check(self.plan, settled.cfg)
+        make(settled.policy, settled.settings)
+        return settled
+
+    async def _run(self, settled: Settled, config: DictConfig) -> Summary:
+        policy = make(settled.policy, settled.settings)
+        with Reporter(self.console) as reporter, stop_on_signals(reporter.note) as stop:
+            # A pack of plain answers runs on a machine without Podman.
+            provider = await self.provider() if self.plan.plan.environments else None
+            try:
+                return await run(
+                    self.plan, policy, settled.cfg, settled.out, provider,
+                    watcher=reporter, stop=stop, settings=_plain(config),
+                )
+            finally:
+                if provider is not None:
+                    await provider.close()
+
+    def _tell(self, summary: Summary, out: Path) -> None:
+        self.console.print(table(summary.to_json()))
+        total = summary.total
+        count = total.passed + total.failed + total.invalid
+        if total.invalid > count * INVALID_SHARE:
+            self.unwell = True
+            self.console.print(
+                f"{total.invalid} of {count} episode(s) are invalid: the same command runs them again",
+                markup=False,
+            )
+        self.console.print(f"results: {out}", markup=False, soft_wrap=True)
+
+
+def run_app(
+    pack: str, overrides: Sequence[str], load: Callable[[str], LoadedPlan],
+    provider: Callable[[], Awaitable[SandboxProvider]], console: Console | None = None,
+) -> int:
+    """Run a pack, or a sweep over it (`-m`). Returns 0, 1 (a run failed or is not well), 2 (usage) or 130.
+
+    Everything that can be refused is refused before any sandbox starts. `load` may raise; that is the
+    caller's to say.
+    """
+    app = App(pack, overrides, load(pack), provider, console or Console(stderr=True))
+    _register(app.plan)
+    try:
+        problem = _preflight(app)
+        if problem:
+            app.console.print(f"error: {problem}", markup=False, highlight=False, soft_wrap=True)
+            return USAGE
+        return _launch(app)
+    finally:
+        GlobalHydra.instance().clear()
+
+
+def _plain(config: DictConfig) -> Mapping[str, Any]:
+    document = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+    assert isinstance(document, dict)
+    return {str(key): value for key, value in document.items()}
+
+
+def _launch(app: App) -> int:
+    def job(config: DictConfig) -> None:
+        app.job(config)
+
+    try:
+        with _argv(["guerdon run", *app.overrides]):
+            hydra.main(version_base="1.3", config_path=None, config_name=NAME)(job)()
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except Problems as wrong:
+        app.console.print(f"error: {wrong}", markup=False, highlight=False, soft_wrap=True)
+        return TROUBLE
+    except SystemExit as end:  # Hydra's own flags: --help, --cfg, --info
+        return end.code if isinstance(end.code, int) else USAGE
+    return TROUBLE if app.unwell else OK
+
+
+def _register(plan: LoadedPlan) -> None:
+    store = ConfigStore.instance()
+    for group, options in GROUPS.items():
+        for name, node in options.items():
+            store.store(group=group, name=name, node=node)
+    store.store(name=NAME, node=RunConf(reward=reward_defaults(plan.plan)))
+
+
+def _preflight(app: App) -> str | None:
+    """What is wrong with any run of the sweep, in words."""
+    flags = [word for word in app.overrides if word.startswith("-")]
+    if any(flag not in ("-m", "--multirun") for flag in flags):
+        return None  # --help and its like start nothing
+    words = [word for word in app.overrides if not word.startswith("-")]
+    try:
+        with hydra.initialize(version_base="1.3", config_path=None):
+            for combination in _combinations(words) if flags else [words]:
+                app.settled(hydra.compose(NAME, overrides=combination))
+    except (HydraException, OmegaConfBaseException) as wrong:
+        return _plainly(wrong)
+    except Problems as wrong:
+        return str(wrong)
+    return None
+
+
+def _combinations(words: Sequence[str]) -> list[list[str]]:
+    from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+
+    (batch,) = BasicSweeper.split_arguments(OverridesParser.create().parse_overrides(list(words)), None)
+    return batch
+
+
+def _plainly(wrong: Exception) -> str:
+    """Hydra's message without what only its own users know."""
+    lines = [line for line in str(wrong).splitlines() if line.strip()]
+    kept = [line.strip() for line in lines if not line.startswith(("To append", "    full_key", "    object_type"))]
+    cause = wrong.__cause__
+    if cause is not None and str(cause).splitlines()[:1] and str(cause).splitlines()[0] not in kept:
+        kept.append(str(cause).splitlines()[0])
+    return "; ".join(kept)
+
+
+@contextmanager
+def _argv(words: Sequence[str]) -> Iterator[None]:
+    """Hydra reads the command line itself; with full errors it raises instead of exiting."""
+    before, full = sys.argv, os.environ.get("HYDRA_FULL_ERROR")
+    sys.argv = list(words)
+    os.environ["HYDRA_FULL_ERROR"] = "1"
+    try:
+        yield
+    finally:
+        sys.argv = before
+        if full is None:
+            del os.environ["HYDRA_FULL_ERROR"]
+        else:
+            os.environ["HYDRA_FULL_ERROR"] = full
