@@ -22,16 +22,21 @@ STRIPPED = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/info/*", "/usr/s
             "/usr/share/lintian/*")
 NO_SPACE, NETWORK = ("no space left",), ("temporary failure", "could not resolve", "could not connect",
                                          "failed to fetch", "connection timed out", "unable to connect")
-# $1 is the tree. Users and names are fixed, and nothing of the host's network shows.
+FINISH_PATH = "/.guerdon-finish"
+# Users and names are fixed, and nothing of the host's network shows. This deletes and overwrites by absolute path,
+# so it must never run on the host: mmdebstrap itself copies it into the tree (`upload`), it exists nowhere else
+# under that name, and it is run by `chroot` into the tree, which fails for an empty or wrong "$1".
 FINISH = f"""set -e
-grep -q '^agent:' "$1/etc/passwd" || echo 'agent:x:{UID}:{UID}:agent:/tmp:/bin/bash' >> "$1/etc/passwd"
-grep -q '^agent:' "$1/etc/group" || echo 'agent:x:{UID}:' >> "$1/etc/group"
-printf '127.0.0.1 localhost sandbox\\n::1 localhost\\n' > "$1/etc/hosts"
-: > "$1/etc/resolv.conf"
-echo sandbox > "$1/etc/hostname"
-rm -rf "$1"/var/log/* "$1"/var/cache/* "$1"/var/lib/apt/lists/* "$1"/etc/apt/sources.list* "$1"/etc/machine-id
-find "$1/usr" -name __pycache__ -prune -exec rm -rf {{}} +
+rm -f {FINISH_PATH}
+grep -q '^agent:' /etc/passwd || echo 'agent:x:{UID}:{UID}:agent:/tmp:/bin/bash' >> /etc/passwd
+grep -q '^agent:' /etc/group || echo 'agent:x:{UID}:' >> /etc/group
+printf '127.0.0.1 localhost sandbox\\n::1 localhost\\n' > /etc/hosts
+: > /etc/resolv.conf
+echo sandbox > /etc/hostname
+rm -rf /var/log/* /var/cache/* /var/lib/apt/lists/* /etc/apt/sources.list* /etc/machine-id
+find /usr -name __pycache__ -prune -exec rm -rf {{}} +
 """
+FINISH_HOOK = f'chroot "$1" /bin/sh {FINISH_PATH}'
 
 
 def codename() -> str:
@@ -63,14 +68,14 @@ def built(tmp: Path, packages: Sequence[str]) -> Iterator[Path]:
 
 def _options(packages: Sequence[str], folder: Path) -> list[str]:
     """mmdebstrap's options: essential packages and those asked for, without papers."""
-    finish = folder / "finish.sh"
+    finish = folder / "finish"
     finish.write_text(FINISH)
     return [
         "--variant=essential", "--mode=root" if os.geteuid() == 0 else "--mode=unshare", "--format=tar", "--quiet",
         *(f"--include={one}" for one in packages),
         *(f"--dpkgopt=path-exclude={path}" for path in STRIPPED),
         '--aptopt=Acquire::Languages "none"', "--aptopt=Apt::Install-Recommends false",
-        f"--customize-hook=sh {finish}",
+        f"--customize-hook=upload {finish} {FINISH_PATH}", f"--customize-hook={FINISH_HOOK}",
     ]
 
 
