@@ -88,7 +88,8 @@ def _path(item: Item, pack: Pack, found: list[Diagnostic]) -> Path | None:
         return None
     argument = call.args[0].value
     if not isinstance(argument, Str) or argument.literal is None:
-        found.append(error("T201", "the file of a dataset is a literal path", call.span, help='write `jsonl("rows.jsonl")`'))
+        found.append(error("T201", "the file of a dataset is a literal path", call.span,
+                           help='write `jsonl("rows.jsonl")`'))
         return None
     try:
         pack.file(argument.literal)
@@ -114,7 +115,8 @@ def _read_split(item: Item, found: list[Diagnostic]) -> _Split:
     for share in written.body or ():
         value = number(share.value) if isinstance(share.value, Num) else None
         if value is None or value.type.name not in ("real", "int") or not 0 <= value.data <= 1:
-            found.append(error("T203", "a share is a number in 0..1", share.span, help="write for example `train = 0.9`"))
+            found.append(error("T203", "a share is a number in 0..1", share.span,
+                               help="write for example `train = 0.9`"))
         else:
             shares.append((share.word.text, value.data))
     total = sum((s for _, s in shares), Fraction(0))
@@ -187,7 +189,8 @@ class _Reader:
             fields[name] = value
         key = _content_key(raw) if self.key == "content" else str(_plain(fields[self.key]))
         if not key or len(key) > 200 or any(ord(c) < 32 for c in key):
-            self._report("T501", "the key is empty, longer than 200 characters or not printable", span, "give a short key")
+            self._report("T501", "the key is empty, longer than 200 characters or not printable", span,
+                         "give a short key")
             return None
         return Row(key, self._share(raw, key), fields)
 

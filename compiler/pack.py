@@ -106,7 +106,8 @@ class Pack:
                 with path.open("rb") as stream:
                     name = "sha256:" + hashlib.file_digest(stream, "sha256").hexdigest()
             except OSError as problem:
-                raise PackError(f"`{shown}` cannot be read: {problem.strerror}", f"check the rights of {path}") from None
+                reason = f"`{shown}` cannot be read: {problem.strerror}"
+                raise PackError(reason, f"check the rights of {path}") from None
             self._files[path] = name
             self.assets[name] = path
         return self._files[path]

@@ -50,16 +50,15 @@ def _body(items: tuple[Item, ...], shape: Shape, where: str, found: Found,
         fitted = _free(item, shape, where, found) if shape.free else _keyed(item, shape, where, found, extra_keys)
         if fitted is None:
             continue
-        if _is_repeat(item, shape, extra_keys, seen, where, found):
+        kind = VALUE if shape.free else {**shape.keys, **extra_keys}[item.word.text]
+        if _is_repeat(item, kind, seen, where, found):
             continue
         kept.append(fitted)
     return tuple(kept)
 
 
-def _is_repeat(item: Item, shape: Shape, extra: dict[str, str], seen: dict[str, Item], where: str,
-               found: Found) -> bool:
-    kind = {**shape.keys, **extra}.get(item.word.text, VALUE)
-    if not shape.free and kind in _REPEATABLE:
+def _is_repeat(item: Item, kind: str, seen: dict[str, Item], where: str, found: Found) -> bool:
+    if kind in _REPEATABLE:
         if kind != NAMED or item.name is None:
             return False
         key = f"{item.word.text} {item.name.text}"

@@ -21,8 +21,6 @@ WORDS: Mapping[str, tuple[str, ...]] = {
 }
 """Bare words that stand for themselves where a setting of this type is wanted."""
 
-NUMBER_UNITS = {"": "real", "ms": "duration", "B": "size", "duration": "duration", "size": "size"}
-
 
 @dataclass(frozen=True)
 class Static:
@@ -161,10 +159,8 @@ LAZY: Mapping[str, Callable[[bool, bool], bool]] = {
 def number(expr: Num) -> Val:
     """A literal number: an int, a real, or (in base units) a duration or size."""
     kind, value = unit_value(expr)
-    name = NUMBER_UNITS[kind]
-    if name == "real" and value.denominator == 1:
-        name = "int"
-    return Val(Type(name), value)
+    plain = "int" if value.denominator == 1 else "real"
+    return Val(Type(plain if kind == "number" else kind), value)
 
 
 def _file(static: Static, expr: Call, value: Val) -> Val:

@@ -62,11 +62,14 @@ def decimal(value: Fraction) -> str:
 
 
 def constant(expr: Expr) -> tuple[str, Fraction] | None:
-    """The unit kind and value of a literal number (a leading minus allowed), or None."""
+    """The unit kind (empty for a plain number) and value of a literal, a leading minus allowed; else None."""
     if isinstance(expr, Unary) and expr.op == "-":
         inner = constant(expr.operand)
         return (inner[0], -inner[1]) if inner else None
-    return unit_value(expr) if isinstance(expr, Num) else None
+    if not isinstance(expr, Num):
+        return None
+    kind, value = unit_value(expr)
+    return ("" if kind == "number" else kind), value
 
 
 def read_range(written: Range, found: list[Diagnostic]) -> tuple[Fraction | None, Fraction | None]:

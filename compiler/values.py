@@ -7,7 +7,6 @@ from fractions import Fraction
 from typing import Any
 
 from guerdon.compiler.plan.canonical import Json, rational
-from guerdon.compiler.program import Declaration
 from guerdon.compiler.types import BROKEN, STRING, Type, decimal
 from guerdon.dsl.diagnostic import Diagnostic, error
 from guerdon.dsl.source import Span

@@ -15,6 +15,8 @@ from guerdon.compiler.plan.canonical import Json
 from guerdon.compiler.plan.expr import Expr
 
 PLAN_FORMAT = "guerdon.plan/1"
+MAX_CALLS_PER_TURN = 16
+"""Calls beyond this many in one turn are not run: proofs bound the counters of a trajectory by it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +172,7 @@ class ClaimPlan:
 class RewardPlan:
     """A task's reward, bound to its verifiers: symbols name the task's own verifiers.
 
-    `terms` refer to their weights as `Symbol("weight", (name,))`; `weights` gives the value and range of each.
+    `terms` refer to their weights as `Symbol("weight", (name,))`; `weights` gives value and range of each.
     """
 
     name: str
@@ -197,6 +199,8 @@ class TaskPlan:
     reward: RewardPlan
     rows: int
     splits: Mapping[str, int]
+    not_yet: tuple[str, ...] = ()
+    """What the task needs and this version cannot run, in words: `guerdon run` refuses it."""
 
 
 @dataclass(frozen=True, slots=True)

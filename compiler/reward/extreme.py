@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -13,7 +14,8 @@ from guerdon.compiler.plan.expr import Apply, Const, Expr, Symbol, Value, symbol
 from guerdon.compiler.reward.assume import assume, narrow, open_atoms
 from guerdon.compiler.reward.domain import Box, Span, Truth, span, truth
 
-MAX_CASES = 20_000
+ZERO = Fraction(0)
+MAX_CASES = 5_000
 MAX_CORNERS = 256
 
 
@@ -51,53 +53,81 @@ def extreme(expr: Expr, worlds: Worlds, *, highest: bool) -> Extreme | None:
 
     Sound: no world lies beyond `value`. Raises TooManyCases or Unsupported.
     """
+    worlds = relevant(expr, worlds)
     best: Extreme | None = None
-    for case in cases(expr, worlds):
-        bound = _bound(expr, case, highest)
-        if best is not None and best.value is None:
-            return best
-        unwitnessed = best is not None and bound == best.value and best.world is None
-        if best is None or unwitnessed or _beyond(bound, best.value, highest):
-            best = Extreme(bound, _corner(expr, case, worlds, bound, highest))
+    for bound, box in _leaves(expr, worlds, highest):
+        if best is not None and bound != best.value:
+            break
+        best = Extreme(bound, _corner(expr, box, worlds, bound, highest))
+        if best.world is not None or bound is None:
+            break
     return best
 
 
-def cases(expr: Expr, worlds: Worlds) -> Iterator[Box]:
-    """Boxes that together hold every world, in each of which all conditions and branches are decided."""
-    count = 0
-    start = narrow(worlds.box, worlds.conditions)
-    pending = [start] if start is not None else []
-    watched = (*worlds.conditions, expr)
-    while pending:
-        count += 1
-        if count > MAX_CASES:
-            raise TooManyCases
-        box = pending.pop()
-        atom = next(open_atoms(watched, box), None)
-        if atom is None:
-            if all(truth(c, box).yes for c in worlds.conditions):
-                yield box
-            continue
+def relevant(expr: Expr, worlds: Worlds) -> Worlds:
+    """The same set without facts that share no symbol, not even by way of other facts, with the question.
+
+    Facts alone can always hold together, so what has nothing to do with the question changes no bound.
+    """
+    reached = {s for e in (expr, *worlds.assumptions) for s in symbols(e)}
+    left = [(f, set(symbols(f))) for f in worlds.facts]
+    kept: list[Expr] = []
+    while True:
+        near = [(f, s) for f, s in left if s & reached]
+        if not near:
+            return Worlds(worlds.box, tuple(f for f in worlds.facts if f in kept), worlds.assumptions)
+        kept += [f for f, _ in near]
+        reached |= {s for _, used in near for s in used}
+        left = [pair for pair in left if pair not in near]
+
+
+def _leaves(expr: Expr, worlds: Worlds, highest: bool) -> Iterator[tuple[Fraction | None, Box]]:
+    """Boxes in which every condition and branch is decided, the farthest bound first (branch and bound).
+
+    A box is split only while its bound is the farthest of all, so most of the cases are never looked at.
+    """
+    count = itertools.count()
+    heap: list[tuple[tuple[int, Fraction], int, Fraction | None, Box]] = []
+
+    def push(box: Box | None) -> None:
+        if box is not None:
+            bound = _bound(expr, box, highest)
+            rank = (0, ZERO) if bound is None else (1, -bound if highest else bound)
+            heapq.heappush(heap, (rank, next(count), bound, box))
+
+    push(narrow(worlds.box, worlds.conditions))
+    for _ in range(MAX_CASES):
+        if not heap:
+            return
+        _, _, bound, box = heapq.heappop(heap)
+        halves = _split((*worlds.conditions, expr), worlds.conditions, box)
+        if halves is None:
+            yield bound, box
+        else:
+            for half in halves:
+                push(half)
+    raise TooManyCases
+
+
+def _split(watched: tuple[Expr, ...], conditions: tuple[Expr, ...], box: Box) -> list[Box] | None:
+    """The box cut in two by its first open question; None if there is none, or none that cuts it."""
+    for atom in open_atoms(watched, box):
+        halves = []
         for holds in (True, False):
             half = assume(box, atom, holds)
-            half = narrow(half, worlds.conditions) if half is not None else None
-            if half is not None and (half != box or _decided(atom, half)):
-                pending.append(half)
-            elif half is not None:
-                # The split decided nothing (two real symbols compared): keep the undecided box as a whole.
-                yield half
-                break
+            half = narrow(half, conditions) if half is not None else None
+            if half is not None and half == box and not _decided(atom, half):
+                break  # two real numbers compared: assuming it narrows nothing
+            if half is not None:
+                halves.append(half)
+        else:
+            return halves
+    return None
 
 
 def _decided(atom: Expr, box: Box) -> bool:
     known = truth(atom, box)
     return known.no != known.yes
-
-
-def _beyond(bound: Fraction | None, best: Fraction | None, highest: bool) -> bool:
-    if bound is None:
-        return best is not None
-    return best is not None and (bound > best if highest else bound < best)
 
 
 @dataclass(frozen=True, slots=True)

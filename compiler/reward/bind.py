@@ -1,0 +1,426 @@
+"""A reward bound to a task: weights, terms, total, range and the verdict on every claim (T30x)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from guerdon.compiler.plan.canonical import rational
+from guerdon.compiler.plan.expr import Apply, Const, Expr, Symbol, substitute
+from guerdon.compiler.plan.schema import ClaimPlan, RewardPlan, TermPlan
+from guerdon.compiler.program import Declaration
+from guerdon.compiler.reward import claims
+from guerdon.compiler.reward.claims import ENGINE, Side, Verdict
+from guerdon.compiler.reward.context import (
+    NAMED_TRAJECTORIES,
+    TaskContext,
+    base_names,
+    counter_facts,
+    facts,
+    initial_box,
+    named_trajectory,
+    signal_group,
+)
+from guerdon.compiler.reward.domain import Span, Unsupported, truth
+from guerdon.compiler.reward.extreme import Worlds
+from guerdon.compiler.reward.typing import Namespace, Typed, Typer
+from guerdon.compiler.types import Type, constant, decimal, read_range, read_type
+from guerdon.dsl import tree
+from guerdon.dsl.diagnostic import Diagnostic, Label, error, warning
+from guerdon.dsl.source import Span as SourceSpan
+from guerdon.dsl.suggest import did_you_mean
+from guerdon.dsl.tree import Item
+
+ZERO = Fraction(0)
+
+
+@dataclass
+class Weight:
+    """A weight: its value, the range it may be swept in, and (annealed) the range it moves in."""
+
+    value: Fraction
+    low: Fraction
+    high: Fraction
+    moves: Span | None = None
+
+
+@dataclass
+class Binder:
+    """Binds one reward to one task; the result is None if the reward has errors."""
+
+    declared: Declaration
+    context: TaskContext
+    arguments: Mapping[str, BoundArgument]
+    overrides: Mapping[str, Fraction]
+    found: list[Diagnostic]
+    names: Namespace = field(default_factory=Namespace)
+    weights: dict[str, Weight] = field(default_factory=dict)
+
+    def bind(self) -> RewardPlan | None:
+        """Type everything, then decide every claim."""
+        before = sum(d.severity.value == "error" for d in self.found)
+        self.names = base_names(self.context)
+        self._parameters()
+        for item in self.declared.item.all("weight"):
+            self._shared_weight(item)
+        solved = self._solved()
+        terms = [t for t in (self._term(i) for i in self.declared.item.all("term")) if t is not None]
+        self._check_overrides()
+        total = self._total(terms)
+        if sum(d.severity.value == "error" for d in self.found) > before or solved is None:
+            return None
+        return _Decider(self, solved, terms, total).plan()
+
+    def _parameters(self) -> None:
+        for arg in self.declared.item.args or ():
+            if arg.name is None or arg.type is None:
+                self.found.append(error("T106", "a reward's parameter is written `name: type`", arg.span,
+                                        help="name a verifier kind, a verifier, or bool, int, real"))
+                continue
+            bound = self.arguments.get(arg.name.text)
+            if bound is None:
+                continue  # the task's call was already reported
+            if isinstance(bound.value, Typed):
+                self.names.values[arg.name.text] = bound.value
+            else:
+                group = signal_group(self.context.verifiers[bound.value], self.names)
+                self.names.groups[arg.name.text] = group
+
+    def _shared_weight(self, item: Item) -> None:
+        assert item.name is not None
+        declared = read_type(item.type, self.found) if item.type is not None else Type("real")
+        if isinstance(item.value, tree.Call) and item.value.fn.text == "anneal":
+            self._anneal(item, item.value, declared)
+            return
+        value = constant(item.value) if item.value is not None else None
+        if value is None or value[0]:
+            self.found.append(error("T106", "a weight is written `weight name: real in a..b = number`", item.span,
+                                    help="give it a literal number or `anneal(from, to, over = steps)`"))
+            return
+        self._add_weight(item.name, value[1], declared.low, declared.high, item)
+
+    def _anneal(self, item: Item, call: tree.Call, declared: Type) -> None:
+        assert item.name is not None
+        plain = [constant(a.value) for a in call.args if a.name is None and a.value is not None]
+        steps = [constant(a.value) for a in call.args if a.name is not None and a.name.text == "over" and a.value]
+        if len(plain) != 2 or len(steps) != 1 or None in (*plain, *steps):
+            self.found.append(error("T205", "`anneal` takes two numbers and the steps it moves over", call.span,
+                                    help="write `anneal(0.05, 0, over = 1000)`"))
+            return
+        (_, first), (_, last) = (p for p in plain if p is not None)
+        self._add_weight(item.name, first, declared.low, declared.high, item)
+        if item.name.text in self.weights:
+            self.weights[item.name.text].moves = Span(min(first, last), max(first, last))
+        self._inside(last, declared.low, declared.high, call.span)
+
+    def _add_weight(self, name: tree.Name, value: Fraction, low: Fraction | None, high: Fraction | None,
+                    item: Item) -> None:
+        if name.text in self.weights:
+            self.found.append(error("T104", f"there are two weights `{name.text}`", name.span,
+                                    help="a term's own weight carries the term's name: rename one"))
+            return
+        value = self.overrides.get(name.text, value)
+        # Undeclared, a weight keeps its sign and stays within one (or its own value, if that is larger).
+        low = low if low is not None else (ZERO if value >= 0 else min(Fraction(-1), value))
+        high = high if high is not None else (max(Fraction(1), value) if value >= 0 else ZERO)
+        self._inside(value, low, high, item.span)
+        self.weights[name.text] = Weight(value, low, high)
+        symbol = self.names.symbol("weight", (name.text,), Type("real", low, high))
+        if item.word.text == "weight":
+            self.names.values[name.text] = symbol
+
+    def _inside(self, value: Fraction, low: Fraction | None, high: Fraction | None, span: SourceSpan) -> None:
+        if (low is not None and value < low) or (high is not None and value > high):
+            self.found.append(error("T203", f"the weight {decimal(value)} is outside of its range "
+                                    f"{decimal(low or ZERO)}..{decimal(high or ZERO)}", span,
+                                    help="change the weight or its range"))
+
+    def _check_overrides(self) -> None:
+        for name in self.overrides:
+            if name not in self.weights:
+                guess = did_you_mean(name, tuple(self.weights))
+                self.found.append(error("T101", f"the reward has no weight `{name}`", self.declared.item.span,
+                                        help=f"did you mean `{guess}`?" if guess else
+                                        "its weights are " + ", ".join(self.weights)))
+
+    def _solved(self) -> Expr | None:
+        item = self.declared.item.find("solved")
+        if item is None or item.value is None:
+            self.found.append(error("T300", f"the reward `{self.declared.name}` does not say what `solved` is",
+                                    self.declared.item.word.span,
+                                    help="add `solved = …`: it alone decides pass or fail"))
+            return None
+        result = Typer(self.names, self.found).boolean(item.value, "`solved`")
+        self.names.values["solved"] = result
+        return result.expr
+
+    def _term(self, item: Item) -> TermPlan | None:
+        assert item.name is not None
+        if item.weight is None or item.value is None:
+            self.found.append(error("T106", "a term is written `term name WEIGHT = expression`", item.span,
+                                    help="give it a weight: `term outcome 1.0 = solved`"))
+            return None
+        weight = self._weight_of(item)
+        value = Typer(self.names, self.found).number(item.value, "a term")
+        if weight is None:
+            return None
+        used = self.weights[weight]
+        return TermPlan(item.name.text, Symbol("weight", (weight,)), rational(used.value), rational(used.low),
+                        rational(used.high), value.expr)
+
+    def _weight_of(self, item: Item) -> str | None:
+        assert item.name is not None and item.weight is not None
+        if isinstance(item.weight, tree.Ref):
+            if item.weight.name not in self.weights:
+                guess = did_you_mean(item.weight.name, tuple(self.weights))
+                self.found.append(error("T101", f"there is no weight `{item.weight.name}`", item.weight.span,
+                                        help=f"did you mean `{guess}`?" if guess else
+                                        "declare it: `weight name: real in 0..1 = 0.3`"))
+                return None
+            return item.weight.name
+        value = constant(item.weight)
+        if value is None or value[0]:
+            self.found.append(error("T201", "a weight is a plain number or the name of a weight", item.weight.span,
+                                    help="write for example `0.5`"))
+            return None
+        low, high = read_range(item.range, self.found) if item.range is not None else (None, None)
+        self._add_weight(item.name, value[1], low, high, item)
+        return item.name.text
+
+    def _total(self, terms: list[TermPlan]) -> Expr:
+        weighted: dict[str, Expr] = {t.name: Apply("*", (t.weight, t.expr)) for t in terms}
+        item = self.declared.item.find("total")
+        if item is None or item.value is None:
+            return Apply("sum", tuple(weighted.values())) if weighted else Const(ZERO)
+        inner = Namespace({**self.names.values, **{n: Typed(e, "number") for n, e in weighted.items()}},
+                          self.names.groups, self.names.box)
+        return Typer(inner, self.found).number(item.value, "`total`").expr
+
+
+@dataclass(frozen=True)
+class BoundArgument:
+    """What a task hands a reward for one parameter: the name of a bound verifier, or a value."""
+
+    value: str | Typed
+
+
+class _Decider:
+    """Decides the range and the claims of a reward that has no type errors."""
+
+    def __init__(self, binder: Binder, solved: Expr, terms: list[TermPlan], total: Expr) -> None:
+        self.binder = binder
+        self.found = binder.found
+        self.solved = solved
+        self.terms = terms
+        self.total = total
+        moving = {Symbol("weight", (n,)): w.moves for n, w in binder.weights.items() if w.moves is not None}
+        self.shared: Mapping[Symbol, Span] = moving
+        fixed: dict[Symbol, Expr] = {Symbol("weight", (n,)): Const(w.value) for n, w in binder.weights.items()
+                                     if w.moves is None}
+        self.score = substitute(total, fixed)
+        box = {**initial_box(binder.names, binder.context), **moving}
+        harness = facts(binder.context, binder.names, binder.found, idle=False)
+        self.worlds = Worlds(box, (*harness, *counter_facts()))
+        self.allowed = {i.name.text for i in binder.declared.item.all("allow") if i.name is not None}
+
+    def plan(self) -> RewardPlan | None:
+        low, high = self._range()
+        decided = [self._default_ordering(), *(self._claim(i) for i in self.binder.declared.item.all("ensure"))]
+        self._violations_without_rules()
+        if low is None or high is None:
+            return None
+        weights = {n: (rational(w.value), rational(w.low), rational(w.high))
+                   for n, w in self.binder.weights.items()}
+        return RewardPlan(self.binder.declared.name, self.solved, tuple(self.terms), self.total, weights,
+                          rational(low), rational(high), tuple(c for c in decided if c is not None))
+
+    def _range(self) -> tuple[Fraction | None, Fraction | None]:
+        ends: list[Fraction | None] = []
+        for highest in (False, True):
+            end = claims.bound(self.score, self.worlds, highest=highest)
+            if end is None or isinstance(end, str) or end.value is None:
+                what = "upper" if highest else "lower"
+                why = "an unbounded counter or signal is used" if not isinstance(end, str) else end
+                self.found.append(error("T305", f"the reward `{self.binder.declared.name}` has no {what} bound: {why}",
+                                        self.binder.declared.item.word.span,
+                                        help="give every signal a range and the task a limit for what is counted"))
+                ends.append(None)
+            else:
+                ends.append(end.value)
+        return ends[0], ends[1]
+
+    def _default_ordering(self) -> ClaimPlan | None:
+        text = "solved outranks not solved"
+        if "T301" in self.allowed:
+            return ClaimPlan(text, "waived", "", ENGINE)
+        verdict = self._outranks(self.solved, Apply("not", (self.solved,)), ("solved", "not solved"), None)
+        if verdict.verdict == "refuted":
+            solved = self.binder.declared.item.find("solved")
+            assert solved is not None
+            self._refuted("T301", "a trajectory that is not solved can score as much as one that is solved",
+                          solved.span, verdict)
+        return ClaimPlan(text, verdict.verdict, "; ".join(verdict.lines), ENGINE)
+
+    def _refuted(self, code: str, message: str, span: SourceSpan, verdict: Verdict) -> None:
+        self.found.append(error(code, message, span, notes=verdict.lines,
+                                help="raise the weight of the outcome, lower the others, or clamp them"))
+
+    def _outranks(self, better: Expr, worse: Expr, titles: tuple[str, str], margin: Fraction | None) -> Verdict:
+        sides = (Side(self.score, self.worlds.given(better), titles[0]),
+                 Side(self.score, self.worlds.given(worse), titles[1]))
+        return claims.ordering(*sides, margin or ZERO, strict=not margin, shared=self.shared)
+
+    def _claim(self, item: Item) -> ClaimPlan | None:
+        assert item.claim is not None
+        text = " ".join(item.span.text.split()).removeprefix("ensure ")
+        errors = len(self.found)
+        verdict = self._decide(item)
+        if len(self.found) > errors or verdict is None:
+            return None
+        if verdict.verdict == "refuted":
+            self._refuted("T302", f"this does not hold: {text}", item.span, verdict)
+        elif verdict.verdict == "unknown":
+            self.found.append(warning("T303", f"not checked by this version: {text}", item.span,
+                                      notes=verdict.lines, help="`--strict` fails on it; write the claim more simply"))
+        return ClaimPlan(text, verdict.verdict, "; ".join(verdict.lines), ENGINE)
+
+    def _decide(self, item: Item) -> Verdict | None:
+        names = Namespace({**self.binder.names.values, "total": Typed(self.score, "number")},
+                          self.binder.names.groups, self.binder.names.box)
+        typer = Typer(names, self.found)
+        match item.claim:
+            case tree.Outranks(left=left, right=right, margin=margin):
+                return self._decide_outranks(typer, left, right, margin)
+            case tree.Monotone() as claim:
+                return self._decide_monotone(typer, claim)
+            case tree.InRange(subject=subject, range=written):
+                low, high = read_range(written, self.found)
+                value = self._fixed(typer.number(subject, "what has a range").expr)
+                return None if low is None or high is None else self._decide_range(value, low, high)
+            case tree.Binary() as claim if claim.op in ("<", "<=", ">", ">="):
+                named = [s.name for s in (claim.left, claim.right)
+                         if isinstance(s, tree.Ref) and s.name in NAMED_TRAJECTORIES]
+                return self._decide_comparison(typer, claim) if named else self._decide_always(typer, claim)
+            case claim if claim is not None:
+                return self._decide_always(typer, claim)
+        return None
+
+    def _fixed(self, expr: Expr) -> Expr:
+        return substitute(expr, {Symbol("weight", (n,)): Const(w.value) for n, w in self.binder.weights.items()
+                                 if w.moves is None})
+
+    def _decide_outranks(self, typer: Typer, left: tree.Expr, right: tree.Expr,
+                         margin: tree.Expr | None) -> Verdict | None:
+        better, worse = self._side(typer, left), self._side(typer, right)
+        gap = constant(margin) if margin is not None else None
+        if margin is not None and (gap is None or gap[0] or gap[1] < 0):
+            self.found.append(error("T201", "a margin is a plain number, zero or more", margin.span,
+                                    help="write `by 0.5`"))
+            return None
+        if gap is not None and 0 < gap[1] < Fraction(1, 10**6):
+            self.found.append(error("T203", "a margin under 0.000001 is lost when rewards are rounded", margin.span
+                                    if margin is not None else None, help="write a larger margin, or none"))
+            return None
+        if better is None or worse is None:
+            return None
+        return claims.ordering(better, worse, gap[1] if gap else ZERO, strict=not (gap and gap[1]), shared=self.shared)
+
+    def _side(self, typer: Typer, expr: tree.Expr) -> Side | None:
+        """A set of trajectories: a named one, or those for which a condition holds."""
+        title = " ".join(expr.span.text.split())
+        if isinstance(expr, tree.Ref) and expr.name in NAMED_TRAJECTORIES:
+            conditions = named_trajectory(expr.name, self.binder.context, self.binder.names, self.solved, self.found)
+            return Side(self.score, self.worlds.given(*conditions), title)
+        condition = typer.boolean(expr, "a side of `outranks`")
+        if condition.kind == "?":
+            return None
+        return Side(self.score, self.worlds.given(condition.expr), title)
+
+    def _decide_monotone(self, typer: Typer, claim: tree.Monotone) -> Verdict | None:
+        subject, signal = typer.number(claim.subject, "what rises or falls"), typer.typed(claim.signal)
+        if "?" in (subject.kind, signal.kind):
+            return None
+        if not isinstance(signal.expr, Symbol):
+            self.found.append(error("T201", "`with` names one signal", claim.signal.span,
+                                    help="write for example `with tests.gain`"))
+            return None
+        return claims.monotone(self._fixed(subject.expr), signal.expr, self.worlds,
+                               rises=claim.direction == "rises", strictly=claim.strictly)
+
+    def _decide_range(self, value: Expr, low: Fraction, high: Fraction) -> Verdict:
+        least = claims.bound(value, self.worlds, highest=False)
+        most = claims.bound(value, self.worlds, highest=True)
+        if isinstance(least, str) or isinstance(most, str):
+            return Verdict("unknown", tuple(x for x in (least, most) if isinstance(x, str)))
+        if least is None or most is None:
+            return Verdict("proved", ("there is no trajectory at all",))
+        if least.value is None or most.value is None:
+            return Verdict("unknown", ("it has no bound by intervals",))
+        if low <= least.value and most.value <= high:
+            return Verdict("proved", (f"{decimal(least.value)}..{decimal(most.value)}",))
+        witnessed = (least.world if least.value < low else None) or (most.world if most.value > high else None)
+        line = f"by intervals it lies in {decimal(least.value)}..{decimal(most.value)}"
+        return Verdict("refuted" if witnessed is not None else "unknown", (line,))
+
+    def _decide_comparison(self, typer: Typer, claim: tree.Binary) -> Verdict | None:
+        """`idle <= 0`, `late > quit`: the scores of named trajectories against each other or a number."""
+        above, under = (claim.left, claim.right) if claim.op in (">", ">=") else (claim.right, claim.left)
+        upper, lower = self._scored(typer, above), self._scored(typer, under)
+        if upper is None or lower is None:
+            return None
+        return claims.ordering(upper, lower, ZERO, strict=claim.op in (">", "<"), shared=self.shared)
+
+    def _scored(self, typer: Typer, expr: tree.Expr) -> Side | None:
+        if isinstance(expr, tree.Ref) and expr.name in NAMED_TRAJECTORIES:
+            return self._side(typer, expr)
+        value = typer.number(expr, "what is compared")
+        return None if value.kind == "?" else Side(self._fixed(value.expr), self.worlds, expr.span.text)
+
+    def _decide_always(self, typer: Typer, claim: tree.Expr) -> Verdict | None:
+        condition = typer.boolean(claim, "a claim")
+        if condition.kind == "?":
+            return None
+        value = self._fixed(condition.expr)
+        try:
+            if not truth(value, self.worlds.box).no:
+                return Verdict("proved")
+        except Unsupported as problem:
+            return Verdict("unknown", (str(problem),))
+        counter = claims.bound(Const(ZERO), self.worlds.given(Apply("not", (value,))), highest=True)
+        if counter is None:
+            return Verdict("proved")
+        if isinstance(counter, str) or counter.world is None:
+            return Verdict("unknown", ("intervals do not decide it",))
+        return Verdict("refuted", ("it fails for some trajectory",))
+
+    def _violations_without_rules(self) -> None:
+        if self.binder.context.forbids:
+            return
+        for part in self.binder.declared.item.body or ():
+            for expr in (part.value, part.claim):
+                where = _mention(expr, "violations")
+                if where is not None:
+                    self.found.append(warning("T304", "`trajectory.violations` is always 0: the task has no `forbid`",
+                                              where, help="add a `forbid` rule to the task, or drop the mention",
+                                              labels=(Label(part.span, "used here"),)))
+                    return
+
+
+def _mention(expr: object, field_name: str) -> SourceSpan | None:
+    """Where an expression names `trajectory.<field>`."""
+    if isinstance(expr, tree.Attr):
+        return expr.span if expr.name.text == field_name else _mention(expr.base, field_name)
+    children: tuple[object, ...] = ()
+    match expr:
+        case tree.Binary(left=left, right=right):
+            children = (left, right)
+        case tree.Unary(operand=operand):
+            children = (operand,)
+        case tree.If(condition=condition, then=then, otherwise=otherwise):
+            children = (condition, then, otherwise)
+        case tree.Call(args=args):
+            children = tuple(a.value for a in args)
+        case tree.ListLit(items=items):
+            children = items
+    return next((w for w in (_mention(c, field_name) for c in children) if w is not None), None)

@@ -1,0 +1,164 @@
+"""Deciding what an author claims of a reward: proved, refuted with two replayed trajectories, or unknown."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from guerdon.compiler.plan.expr import Apply, Const, Expr, Symbol, Value, substitute, symbols
+from guerdon.compiler.reward.domain import Span, Truth, Unsupported
+from guerdon.compiler.reward.extreme import Extreme, TooManyCases, Worlds, extreme
+from guerdon.compiler.types import decimal
+
+ENGINE = "intervals/1"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`proved`, `refuted` or `unknown`, and the reason in words, line by line."""
+
+    verdict: str
+    lines: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One side of an ordering: an expression over a set of worlds, and what a person calls it."""
+
+    expr: Expr
+    worlds: Worlds
+    title: str
+
+
+def ordering(better: Side, worse: Side, margin: Fraction, *, strict: bool, shared: Mapping[Symbol, Span]) -> Verdict:
+    """Whether every trajectory of `better` scores above every one of `worse`, by at least `margin`.
+
+    Weights that training moves are shared by the two: the gap is the least of functions linear in each, hence
+    concave in each, so its least value lies on a corner of their ranges; each corner is decided by itself.
+    """
+    lines: tuple[str, ...] = ()
+    try:
+        for corner in _corners(shared):
+            verdict = _at(_fix(better, corner), _fix(worse, corner), margin, strict=strict)
+            if verdict.verdict != "proved":
+                return verdict
+            at = "".join(f" at {s} = {decimal(v)}" for s, v in corner.items())
+            lines += tuple(line + at for line in verdict.lines)
+    except (TooManyCases, Unsupported) as problem:
+        return Verdict("unknown", (f"the case split stopped: {problem or 'too many cases'}",))
+    return Verdict("proved", lines)
+
+
+def bound(expr: Expr, worlds: Worlds, *, highest: bool) -> Extreme | None | str:
+    """An extreme, or in words why none could be computed."""
+    try:
+        return extreme(expr, worlds, highest=highest)
+    except (TooManyCases, Unsupported) as problem:
+        return str(problem) or "too many cases"
+
+
+def _corners(shared: Mapping[Symbol, Span]) -> Iterator[dict[Symbol, Fraction]]:
+    ends = [[e for e in dict.fromkeys((s.low, s.high)) if e is not None] for s in shared.values()]
+    for picked in itertools.product(*ends):
+        yield dict(zip(shared, picked, strict=True))
+
+
+def _fix(side: Side, corner: Mapping[Symbol, Fraction]) -> Side:
+    constants: dict[Symbol, Expr] = {s: Const(v) for s, v in corner.items()}
+    return Side(substitute(side.expr, constants), side.worlds, side.title)
+
+
+def _at(better: Side, worse: Side, margin: Fraction, *, strict: bool) -> Verdict:
+    least = extreme(better.expr, better.worlds, highest=False)
+    most = extreme(worse.expr, worse.worlds, highest=True)
+    if least is None or most is None:
+        empty = better.title if least is None else worse.title
+        return Verdict("proved", (f"there is no trajectory that is {empty}",))
+    if least.value is not None and most.value is not None:
+        gap = least.value - most.value
+        if gap > margin or (gap == margin and not strict):
+            return Verdict("proved", (f"least of {better.title} {decimal(least.value)}, "
+                                      f"most of {worse.title} {decimal(most.value)}",))
+    if least.world is None or most.world is None:
+        return Verdict("unknown", (_unbounded(least, most),))
+    if _row_values(least.world) != _row_values(most.world):
+        return Verdict("unknown", ("the two trajectories found are of different rows",))
+    return Verdict("refuted", _witness(better, least, worse, most))
+
+
+def _unbounded(least: Extreme, most: Extreme) -> str:
+    if least.value is None or most.value is None:
+        return "one side has no bound: give every signal and limit a range"
+    return (f"by intervals the better side may fall to {decimal(least.value)} and the worse rise to "
+            f"{decimal(most.value)}, but no two trajectories were found that do so")
+
+
+def _row_values(world: Mapping[Symbol, Value]) -> dict[Symbol, Value]:
+    return {s: v for s, v in world.items() if s.space == "row"}
+
+
+def _witness(better: Side, least: Extreme, worse: Side, most: Extreme) -> tuple[str, ...]:
+    assert least.value is not None and most.value is not None
+    return (
+        f"{better.title} can score {decimal(least.value)}: {_world(better.expr, least.world)}",
+        f"{worse.title} can score {decimal(most.value)}: {_world(worse.expr, most.world)}",
+    )
+
+
+def _world(expr: Expr, world: Mapping[Symbol, Value] | None) -> str:
+    used = [s for s in symbols(expr) if world is not None and s in world]
+    shown = [f"{s} = {_shown(world[s])}" for s in used] if world is not None else []
+    return ", ".join(shown) or "whatever it does"
+
+
+def _shown(value: Value) -> str:
+    return decimal(value) if isinstance(value, Fraction) else str(value).lower()
+
+
+def monotone(expr: Expr, signal: Symbol, worlds: Worlds, *, rises: bool, strictly: bool) -> Verdict:
+    """Whether a score never falls (or never rises) when one signal alone grows and all facts still hold.
+
+    The grown signal is written `signal + step`, so that in an affine case everything but the step cancels.
+    """
+    have = worlds.box.get(signal)
+    if have is None:
+        return Verdict("unknown", (f"{signal} is no signal of this reward",))
+    if signal not in symbols(expr):
+        return Verdict("refuted", (f"the score does not depend on {signal}",)) if strictly else Verdict("proved")
+    pair = _boolean_pair(expr, signal, worlds) if isinstance(have, Truth) else _stepped(expr, signal, have, worlds)
+    if pair is None:
+        return Verdict("unknown", (f"{signal} has no finite range",))
+    before, after, both = pair
+    change = bound(Apply("-", (after, before) if rises else (before, after)), both, highest=False)
+    if isinstance(change, str):
+        return Verdict("unknown", (change,))
+    if change is None:
+        return Verdict("proved", (f"{signal} cannot change by itself",))
+    if change.value is not None and (change.value > 0 or (change.value == 0 and not strictly)):
+        return Verdict("proved")
+    if change.value is not None and change.value < 0 and change.world is not None:
+        way = "falls" if rises else "rises"
+        return Verdict("refuted", (f"the score {way} by {decimal(-change.value)} when {signal} alone grows, from "
+                                   f"{_world(expr, change.world)}",))
+    return Verdict("unknown", ("intervals do not decide it",))
+
+
+def _boolean_pair(expr: Expr, signal: Symbol, worlds: Worlds) -> tuple[Expr, Expr, Worlds]:
+    sides: list[dict[Symbol, Expr]] = [{signal: Const(False)}, {signal: Const(True)}]
+    conditions = tuple(substitute(c, side) for side in sides for c in worlds.conditions)
+    return substitute(expr, sides[0]), substitute(expr, sides[1]), Worlds(worlds.box, conditions)
+
+
+def _stepped(expr: Expr, signal: Symbol, have: Span, worlds: Worlds) -> tuple[Expr, Expr, Worlds] | None:
+    if have.low is None or have.high is None:
+        return None
+    step = Symbol(signal.space, (*signal.path, "step"))
+    grown = Apply("+", (signal, step))
+    least = Fraction(1 if have.whole else 0)
+    box = {**worlds.box, step: Span(least, max(least, have.high - have.low), have.whole)}
+    after: dict[Symbol, Expr] = {signal: grown}
+    conditions = (*worlds.conditions, *(substitute(c, after) for c in worlds.conditions),
+                  Apply("<=", (grown, Const(have.high))))
+    return expr, substitute(expr, after), Worlds(box, conditions)

@@ -1,0 +1,2 @@
+def style(root):
+    return {"clean": True, "warnings": 0}

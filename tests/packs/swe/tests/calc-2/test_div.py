@@ -1,0 +1,5 @@
+from calc import div
+
+
+def test_zero():
+    assert div(1, 0) is None
