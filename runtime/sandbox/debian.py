@@ -30,6 +30,8 @@ FINISH = f"""set -e
 rm -f {FINISH_PATH}
 grep -q '^agent:' /etc/passwd || echo 'agent:x:{UID}:{UID}:agent:/tmp:/bin/bash' >> /etc/passwd
 grep -q '^agent:' /etc/group || echo 'agent:x:{UID}:' >> /etc/group
+# Removed first: were one of them the host's own file, mounted, this would fail instead of emptying it.
+rm -f /etc/hosts /etc/resolv.conf /etc/hostname
 printf '127.0.0.1 localhost sandbox\\n::1 localhost\\n' > /etc/hosts
 : > /etc/resolv.conf
 echo sandbox > /etc/hostname
