@@ -9,9 +9,13 @@ from guerdon.runtime.contracts.sandbox import SandboxFault
 
 T = TypeVar("T")
 
-HOST_WIDE = frozenset({"service-down", "disk-full", "image-gone", "image-failed", "no-podman"})
+HOST_WIDE = frozenset({
+    "service-down", "service-unusable", "podman-missing", "cgroup-unusable", "no-subids", "home-unusable",
+    "disk-full", "image-gone", "image-failed", "image-unfit", "image-unreadable", "bad-recipe",
+    "mmdebstrap-missing", "registry-unreachable", "network-failed",
+})
 """Faults that the next episode would meet as well."""
-SETTLED = frozenset({"setup-refused", "rule-failed"})
+SETTLED = frozenset({"bad-spec", "setup-refused", "rule-failed"})
 """Faults that another sandbox would meet as well."""
 
 

@@ -100,7 +100,8 @@ def _build(kind: Any, data: Any, given: Mapping[str, Any]) -> Any:
 
 @cache
 def _hints(kind: Any) -> Mapping[str, Any]:
-    return typing.get_type_hints(kind)
+    # The recursive aliases are strings; what they hold is packed and unpacked above, without their help.
+    return typing.get_type_hints(kind, localns={"Value": Any, "Json": Any})
 
 
 def _class(origin: Any) -> type:

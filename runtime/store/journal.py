@@ -161,14 +161,20 @@ def _line(sealed: Sealed) -> bytes:
 
 
 def _read(line: bytes) -> Sealed:
-    """Check and read one line. Raises ValueError."""
+    """Check and read one line. Raises ValueError when it is damaged, StoreFault when another version wrote it."""
     end = len(line) - len(_TAIL) - 64
     middle = end - len(_MIDDLE)
     framed = line.startswith(_HEAD) and line.endswith(_TAIL) and line[middle:end] == _MIDDLE
     body = line[len(_HEAD) : middle]
     if not framed or hashlib.sha256(body).hexdigest().encode() != line[end : end + 64]:
         raise ValueError("damaged line")
-    return decode(body)
+    try:
+        return decode(body)
+    except ValueError as wrong:
+        # Whole, but not ours: it must be neither dropped nor run again.
+        raise StoreFault(
+            f"the journal holds an entry of another version ({wrong}); use the guerdon that wrote it, or another folder"
+        ) from wrong
 
 
 def _take_lock(folder: Path) -> int:
