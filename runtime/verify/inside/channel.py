@@ -35,8 +35,9 @@ class Channel:
     """
 
     def __init__(
-        self, source: str, rights: Rights, *, roots: list[str], workdir: str, call_wall: float, end: float, starts: int = 8
-    ) -> None:
+        self, source: str, rights: Rights, *, roots: list[str], workdir: str, call_wall: float, end: float,
+        starts: int = 8,
+    ) -> None:  # fmt: skip
         self.source, self.rights, self.roots, self.workdir = source, rights, roots, workdir
         self.call_wall, self.end, self.starts = call_wall, end, starts
         self.faults: list[str] = []

@@ -47,7 +47,7 @@ def main() -> None:
 
 def _run(job: dict[str, Any]) -> dict[str, Any]:
     end = time.monotonic() + job["wall"]
-    trusted = [*sys.path, job["tests"]]
+    trusted = [*sys.path, str(HARNESS.parent), job["tests"]]
     os.environ.clear()
     os.environ.update(drop.CLEAN_ENV)
     os.chdir(job["workdir"])

@@ -317,6 +317,8 @@ class Remote:
                 raise Garbage("a malformed exception")
         except (Garbage, KeyError, TypeError, ValueError, IndexError) as error:
             return self.channel.fault(f"the candidate's process sent garbage: {error}")
+        if cls is CandidateError:
+            return CandidateError(f"{tree['c'][2]}: {text}")
         error_ = _made(cls, args, text)
         if hasattr(cls, "_g_text"):
             error_.__dict__.update(_g_text=text, _g_handle=self._object([number, "object"]))
