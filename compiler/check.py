@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from fractions import Fraction
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from guerdon.compiler.datasets import read_dataset
-from guerdon.compiler.lockfile import read_lock
+from guerdon.compiler.lockfile import Lock, read_lock
 from guerdon.compiler.pack import Pack, PackError, find_main
 from guerdon.compiler.plan.canonical import digest, dumps
 from guerdon.compiler.plan.codec import plan_to_json, to_json
 from guerdon.compiler.plan.schema import InstancePlan, Plan, TaskPlan
 from guerdon.compiler.program import Loader, Program
-from guerdon.compiler.tasks import Build, Task
+from guerdon.compiler.tasks import Build, Task, Weights
 from guerdon.compiler.verifiers import Verifiers
 from guerdon.dsl.diagnostic import Diagnostic, Severity, error, note
 from guerdon.dsl.source import Span
@@ -32,6 +31,8 @@ class Compiled:
     instances: tuple[InstancePlan, ...] = ()
     plan_bytes: bytes = b""
     assets: Mapping[str, Path | bytes] | None = None
+    bases: Mapping[tuple[str, str, str], str] = field(default_factory=dict)
+    lock: Lock = Lock()
 
     @property
     def errors(self) -> int:
@@ -42,7 +43,7 @@ class Compiled:
         return sum(d.severity is Severity.WARNING for d in self.diagnostics)
 
 
-def compile_pack(path: Path, weights: Mapping[str, Fraction] | None = None) -> Compiled:
+def compile_pack(path: Path, weights: Weights | None = None) -> Compiled:
     """Compile a pack: a pure function of its files and lock (and of weights put in the place of written ones)."""
     try:
         main = find_main(path)
@@ -67,7 +68,7 @@ def compile_pack(path: Path, weights: Mapping[str, Fraction] | None = None) -> C
     return _assembled(main, build, plans, instances, found)
 
 
-def _build(program: Program, weights: Mapping[str, Fraction], found: list[Diagnostic]) -> Build:
+def _build(program: Program, weights: Weights, found: list[Diagnostic]) -> Build:
     verifiers = Verifiers(program, found)
     datasets = {}
     for declared in program.main.names.values():
@@ -108,7 +109,8 @@ def _assembled(main: Path, build: Build, plans: Mapping[str, TaskPlan], instance
         tasks=plans, instances=sidecar, assets=tuple(needed), unlocked=tuple(sorted(build.unlocked)),
     )
     assets: dict[str, Path | bytes] = {a: pack.assets[a] for a in _closure(needed, pack)}
-    return Compiled(_tidy(found), plan, instances, dumps(plan_to_json(plan)), {**assets, sidecar: rows})
+    return Compiled(_tidy(found), plan, instances, dumps(plan_to_json(plan)), {**assets, sidecar: rows},
+                    build.bases, build.lock)
 
 
 def _addresses(instances: Iterable[InstancePlan], build: Build) -> set[str]:

@@ -66,6 +66,22 @@ def lock_bytes(tests: Mapping[str, Any]) -> bytes:
     return (f'{{"format":"{LOCK_FORMAT}","tests":{{\n' + ",\n".join(tasks) + "\n}}\n").encode()
 
 
+def with_bases(tests: Mapping[str, Any], bases: Mapping[tuple[str, str, str], str]) -> dict[str, Any]:
+    """What was learned, each entry tied to the basis of its (task, row, verifier)."""
+    return {task: {row: {name: {"basis": bases[task, row, name], **entry} for name, entry in found.items()}
+                   for row, found in rows.items()} for task, rows in tests.items()}
+
+
+def merged(old: Mapping[str, Any], new: Mapping[str, Any], rows: Mapping[str, frozenset[str]]) -> dict[str, Any]:
+    """Old entries of rows that still exist, overlaid by new ones."""
+    result: dict[str, Any] = {}
+    for task, known in rows.items():
+        entries = {r: e for r, e in {**old.get(task, {}), **new.get(task, {})}.items() if r in known}
+        if entries:
+            result[task] = entries
+    return result
+
+
 def _checked(tests: Any) -> Mapping[str, Any]:
     for task in tests.values():
         for row in task.values():

@@ -51,6 +51,10 @@ Given = tuple[EnvironmentPlan | None, tuple[tuple[str, str], ...], tuple[StepPla
 """What a row's verifiers see besides the artefacts: environment, files and (for the lock's basis) solution."""
 
 
+Weights = Mapping[str, Mapping[str, Fraction]]
+"""reward -> weight -> value, in the place of what the file says."""
+
+
 @dataclass(frozen=True)
 class Binding:
     """`name = verifier(args)` in a task's `verify`."""
@@ -69,11 +73,13 @@ class Build:
     verifiers: Verifiers
     datasets: Mapping[str, Dataset]
     lock: Lock
-    weights: Mapping[str, Fraction]
+    weights: Weights
     found: list[Diagnostic]
     images: dict[str, ImagePlan] = field(default_factory=dict)
     environments: dict[str, EnvironmentPlan] = field(default_factory=dict)
     unlocked: set[str] = field(default_factory=set)
+    bases: dict[tuple[str, str, str], str] = field(default_factory=dict)
+    """(task, row, verifier) -> what a lock entry for it must be based on."""
 
 
 class Task:
@@ -239,7 +245,7 @@ class Task:
         context = self._context()
         if arguments is None:
             return None
-        return Binder(declared, context, arguments, self.build.weights, self.found).bind()
+        return Binder(declared, context, arguments, self.build.weights.get(declared.name, {}), self.found).bind()
 
     def _context(self) -> TaskContext:
         bound = {b.name: BoundVerifier(b.name, b.verifier.kind.name, b.verifier.name, b.verifier.signals,
@@ -355,6 +361,7 @@ class Task:
         if plain.settings.get("expect") != "locked":
             return plain
         mark = basis(plain, *given)
+        self.build.bases[self.name, row.key, binding.name] = mark
         entry = self.build.lock.tests(self.name, row.key, binding.name, mark)
         if entry is None:
             self.build.unlocked.add(f"expected test ids of {self.name}/{binding.name}")
