@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 
 from guerdon.dsl.source import Span
 
 
-class Severity(str, Enum):
+class Severity(StrEnum):
     """How much a diagnostic weighs: only errors (and warnings under --strict) fail a check."""
 
     ERROR = "error"
     WARNING = "warning"
     NOTE = "note"
+
+
+MAX_REPORTS = 200
+"""Reports that a pass over one text makes: a file of noise must not give one for each character."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +64,8 @@ def error(code: str, message: str, span: Span | None, *, label: str = "", help: 
 
 
 def warning(code: str, message: str, span: Span | None, *, label: str = "", help: str = "",
-            labels: tuple[Label, ...] = (), notes: tuple[str, ...] = (), fix: Fix | None = None) -> Diagnostic:
+            labels: tuple[Label, ...] = (), notes: tuple[str, ...] = (),
+            fix: Fix | None = None) -> Diagnostic:
     """Make a warning."""
     return Diagnostic(code, Severity.WARNING, message, span, label, labels, notes, help, fix)
 

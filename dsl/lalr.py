@@ -16,7 +16,7 @@ def _pass_through(child: Any) -> Any:
 
 
 class Automaton:
-    """One run of the tables; `states` and `values` are its stack, `values[i]` belonging to `states[i + 1]`."""
+    """One run of the tables; `states` and `values` are its stack: `values[i]` belongs to `states[i + 1]`."""
 
     def __init__(self, builder: object) -> None:
         self.states = [0]

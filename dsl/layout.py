@@ -6,11 +6,12 @@ What the parser gets is always balanced, so an unclosed bracket is one report he
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from guerdon.dsl import diagnostic
-from guerdon.dsl.diagnostic import Diagnostic, Fix, Label
+from guerdon.dsl.diagnostic import MAX_REPORTS, Diagnostic, Fix, Label
 from guerdon.dsl.source import Source, Span
-from guerdon.dsl.tokens import CLOSERS, INFIX, OPENERS, Token, called
+from guerdon.dsl.tokens import CLOSERS, INFIX, KEYWORDS, OPENERS, Token, called
 
 MAX_DEPTH = 100
 """Brackets and insertions within each other: far above any real file, far below Python's recursion limit."""
@@ -41,7 +42,6 @@ class Layout:
         self.indent = 0
         self.first = True
         self.repairs = _leaves_brace_open(raw)
-        self.cut = False
 
     def run(self) -> Layout:
         """Lay out all tokens; always ends with `SEP` (unless empty) and `$END`."""
@@ -59,7 +59,7 @@ class Layout:
                 break
             self._token(index, token)
         while self.stack:
-            self._close_top(end, end)
+            self._close_top(end)
         self._separate(end, end)
         self.tokens.append(Token("$END", end, end))
         return self
@@ -92,7 +92,7 @@ class Layout:
                 self._mismatch(token)
                 return
             while self.stack[-1].token.kind != opener:
-                self._close_top(token.start, token.start)
+                self._close_top(token.start)
         if not self.stack or self.stack[-1].token.kind != opener:
             self._stray_closer(token)
             return
@@ -104,7 +104,7 @@ class Layout:
     def _back_to_string(self, token: Token) -> None:
         """Close what was opened inside `${…}` and not closed there."""
         while self.stack and self.stack[-1].token.kind != "STR_HEAD":
-            self._close_top(token.start, token.start)
+            self._close_top(token.start)
         if token.kind == "STR_TAIL" and self.stack:
             self.stack.pop()
 
@@ -113,15 +113,18 @@ class Layout:
     def _line_end(self, index: int, token: Token) -> None:
         after = self.raw[index + 1].kind if index + 1 < len(self.raw) else "$END"
         before = self._before()
-        if before in INFIX or after in _NOT_BEFORE:
-            return
-        if self._in_string():
+        if before in INFIX or (after in _NOT_BEFORE and not self._is_key(index + 1)):
             return
         if self._in_bracket():
             if before in OPENERS or not self._begins_statement(index + 1):
                 return
             self._close_brackets(token.start)
         self._separate(token.start, token.end)
+
+    def _is_key(self, index: int) -> bool:
+        """Whether a reserved word stands where a key should: `with = 3` continues no line."""
+        kinds = [t.kind for t in self.raw[index : index + 2]]
+        return kinds[0].lower() in KEYWORDS and kinds[1:] in (["EQUAL"], ["COLON"], ["LBRACE"])
 
     def _begins_statement(self, index: int) -> bool:
         """Whether the line at a raw token looks like a statement, though a bracket is open."""
@@ -139,13 +142,13 @@ class Layout:
         if token.kind == "RBRACE":
             if any(o.indent == self.indent for o in self.stack):
                 while self.stack[-1].indent > self.indent:
-                    self._close_top(token.start, token.start)
+                    self._close_top(token.start)
         elif self.indent == 0 and token.kind == "NAME":
             word = self.source.text[token.start : token.end]
             after = self.raw[index + 1].kind if index + 1 < len(self.raw) else "$END"
             if word in _TOP_WORDS and after in ("NAME", "STRING", "NUMBER"):
                 while self.stack:
-                    self._close_top(token.start, token.start)
+                    self._close_top(token.start)
                 self._separate(token.start, token.start)
 
     def _separate(self, start: int, end: int) -> None:
@@ -160,9 +163,6 @@ class Layout:
     def _in_bracket(self) -> bool:
         return bool(self.stack) and self.stack[-1].token.kind in ("LPAR", "LSQB")
 
-    def _in_string(self) -> bool:
-        return any(o.token.kind == "STR_HEAD" for o in reversed(self.stack))
-
     def _bracket_kinds(self) -> set[str]:
         kinds = set()
         for opened in reversed(self.stack):
@@ -173,9 +173,9 @@ class Layout:
 
     def _close_brackets(self, at: int) -> None:
         while self._in_bracket():
-            self._close_top(at, at)
+            self._close_top(at)
 
-    def _close_top(self, at: int, shown: int) -> None:
+    def _close_top(self, at: int) -> None:
         """Report the innermost open bracket and close it."""
         opened = self.stack.pop().token
         if opened.kind == "STR_HEAD":  # the lexer has reported it
@@ -184,37 +184,37 @@ class Layout:
         if opened.kind == "LBRACE":
             self._separate(at, at)
         closer = called(OPENERS[opened.kind])
-        self.diagnostics.append(diagnostic.error(
+        self._error(
             "T003", f"{called(opened.kind)} is never closed", Span(self.source, opened.start, opened.end),
-            label="opened here", labels=(Label(Span(self.source, shown, shown), f"expected {closer} before here"),),
-            help=f"add {closer} where it ends"))
+            label="opened here",
+            labels=(Label(Span(self.source, at, at), f"expected {closer} before here"),),
+            help=f"add {closer} where it ends")
         self.tokens.append(Token(OPENERS[opened.kind], at, at))
+
+    def _error(self, code: str, message: str, span: Span, **parts: Any) -> None:
+        if len(self.diagnostics) < MAX_REPORTS:
+            self.diagnostics.append(diagnostic.error(code, message, span, **parts))
 
     def _stray_closer(self, token: Token) -> None:
         span = Span(self.source, token.start, token.end)
-        self.diagnostics.append(diagnostic.error(
+        self._error(
             "T003", f"{called(token.kind)} closes nothing", span,
-            help=f"delete it, or add {called(CLOSERS[token.kind])} where it should begin", fix=Fix(span, "")))
+            help=f"delete it, or add {called(CLOSERS[token.kind])} where it should begin", fix=Fix(span, ""))
 
     def _mismatch(self, token: Token) -> None:
         opened = self.stack.pop().token
         span, closer = Span(self.source, token.start, token.end), OPENERS[opened.kind]
-        self.diagnostics.append(diagnostic.error(
+        self._error(
             "T003", f"{called(opened.kind)} is closed by {called(token.kind)}", span,
             labels=(Label(Span(self.source, opened.start, opened.end), "opened here"),),
-            help=f"write {called(closer)}", fix=Fix(span, called(closer).strip("`"))))
+            help=f"write {called(closer)}", fix=Fix(span, called(closer).strip("`")))
         self.tokens.append(Token(closer, token.start, token.end))
 
     def _too_deep(self, token: Token) -> None:
-        self.cut = True
-        self.diagnostics.append(diagnostic.error(
+        self._error(
             "T006", f"nested more than {MAX_DEPTH} deep", Span(self.source, token.start, token.end),
-            notes=("the rest of the file was not read",), help="split it into several statements"))
-        self.stack_was_cut()
-
-    def stack_was_cut(self) -> None:
-        """Close what is open without a report for each: the depth is the one mistake."""
-        while self.stack:
+            notes=("the rest of the file was not read",), help="split it into several statements")
+        while self.stack:  # without a report for each: the depth is the one mistake
             opened = self.stack.pop().token
             if opened.kind == "LBRACE":
                 self._separate(opened.start, opened.start)

@@ -8,23 +8,21 @@ from pathlib import Path
 
 from guerdon.dsl import diagnostic
 from guerdon.dsl.build import Builder
-from guerdon.dsl.diagnostic import Diagnostic
+from guerdon.dsl.diagnostic import MAX_REPORTS, Diagnostic
 from guerdon.dsl.lalr import Automaton
 from guerdon.dsl.layout import Layout
 from guerdon.dsl.lexer import Lexer
 from guerdon.dsl.source import Source
 from guerdon.dsl.tokens import Token
-from guerdon.dsl.tree import File
+from guerdon.dsl.tree import File, Item
 from guerdon.dsl.unexpected import unexpected
 
 MAX_BYTES = 16 << 20
 """The largest file that is read."""
-MAX_REPORTS = 200
-"""So that a file of noise does not give as many reports as it has characters."""
 
 
 def read(path: Path | str, name: str) -> Source | Diagnostic:
-    """Read a file, known to people as `name`; T007 where it is too large or not UTF-8, T008 where unreadable."""
+    """Read a file, known to people as `name`; T007: too large or not UTF-8, T008: unreadable."""
     try:
         with Path(path).open("rb") as file:
             data = file.read(MAX_BYTES + 1)
@@ -39,12 +37,12 @@ def read(path: Path | str, name: str) -> Source | Diagnostic:
         return Source(name, data.decode("utf-8"))
     except UnicodeDecodeError as why:
         line = data.count(b"\n", 0, why.start) + 1
-        return diagnostic.error("T007", f"{name} is not UTF-8: byte 0x{data[why.start]:02X} in line {line}", None,
-                                help="save it as UTF-8")
+        message = f"{name} is not UTF-8: byte 0x{data[why.start]:02X} in line {line}"
+        return diagnostic.error("T007", message, None, help="save it as UTF-8")
 
 
 def parse(source: Source) -> tuple[File, tuple[Diagnostic, ...]]:
-    """Parse a text: the tree of every statement that could be read, and all mistakes in order. Never raises."""
+    """Parse a text: the tree of all statements that could be read, and all mistakes in order. Never raises."""
     lexed = Lexer(source).run()
     laid = Layout(source, lexed.tokens).run()
     lexical = sorted([*lexed.diagnostics, *laid.diagnostics], key=Diagnostic.sort_key)
@@ -74,7 +72,7 @@ class _Parser:
         self.silent = False
         """Whether the current statement is the rest of one that was reported."""
 
-    def run(self) -> list:  # type: ignore[type-arg]
+    def run(self) -> list[Item]:
         """All statements of the file."""
         index = 0
         while index < len(self.tokens):
@@ -143,11 +141,13 @@ class _Parser:
         return len(self.tokens) - 1, False
 
     def _report(self, index: int) -> None:
-        """Report the token, unless this statement has been reported already."""
+        """Report the token, unless the lexer, the layout or this parser has reported this statement."""
         begin = self.tokens[min(self.begin, index)].start
         line_end = self.source.text.find("\n", self.tokens[index].end)
         end = len(self.source.text) if line_end < 0 else line_end
+        if self.silent or len(self.diagnostics) >= MAX_REPORTS:
+            return
         at = bisect_left(self.reported, begin)
-        if self.silent or (at < len(self.reported) and self.reported[at] <= end):
+        if at < len(self.reported) and self.reported[at] <= end:
             return
         self.diagnostics.append(unexpected(self.source, self.tokens, index, self.automaton.expected()))

@@ -17,7 +17,7 @@ def did_you_mean(word: str, candidates: Iterable[str]) -> str | None:
         if candidate == word or abs(len(candidate) - len(word)) > limit:
             continue
         steps = 0 if candidate.lower() == word.lower() else distance(word.lower(), candidate.lower())
-        if steps <= limit and steps < max(len(word), len(candidate)) and (best is None or (steps, candidate) < best):
+        if steps <= min(limit, max(len(word), len(candidate)) - 1) and (best is None or (steps, candidate) < best):
             best = (steps, candidate)
     return best[1] if best else None
 

@@ -68,12 +68,8 @@ def _numbered(table: Any) -> dict[Any, int]:
 def _rule(rule: Any) -> tuple[str, int, str, tuple[int, ...]]:
     passes_through = rule.options.expand1 and len(rule.expansion) == 1
     action = rule.alias or ("" if passes_through else str(rule.origin.name))
-    absent, place = [], 0
-    for is_absent in rule.options.empty_indices or ():
-        if is_absent:
-            absent.append(place)
-        place += 1
-    return (str(rule.origin.name), len(rule.expansion), action, tuple(absent))
+    absent = tuple(i for i, is_absent in enumerate(rule.options.empty_indices or ()) if is_absent)
+    return (str(rule.origin.name), len(rule.expansion), action, absent)
 
 
 def render(grammar: str) -> str:

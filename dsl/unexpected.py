@@ -9,17 +9,18 @@ from guerdon.dsl.tokens import KEYWORDS, OPERATORS, VALUES, Token, called
 
 _SHOWN = 4
 _CLOSERS = ("RPAR", "RSQB", "RBRACE", "STR_TAIL")
+_ORDER = ("NAME", "NUMBER", "EQUAL", "COLON", "SEP", *_CLOSERS, "COMMA", "LBRACE")
 _COMPARES = frozenset("EQ NE LT LE GT GE".split())
 
 
 def unexpected(source: Source, tokens: list[Token], index: int, expected: frozenset[str]) -> Diagnostic:
     """The report of the token at an index, where one of `expected` would have fitted."""
-    token = tokens[index]
-    before = tokens[index - 1] if index else None
-    after = f" after {_text(source, before)}" if before is not None and before.kind not in ("SEP", "LBRACE") else ""
+    token, after = tokens[index], ""
+    if index and tokens[index - 1].kind not in ("SEP", "LBRACE"):
+        after = f" after {_text(source, tokens[index - 1])}"
     found = _found(source, token)
     help, replacement = _help(source, tokens, index, expected)
-    span = Span(source, token.start, max(token.end, token.start))
+    span = Span(source, token.start, token.end)
     return diagnostic.error(
         "T001", f"expected {describe(expected)}{after}, found {found}", span, help=help,
         fix=None if replacement is None else Fix(span, replacement))
@@ -39,7 +40,7 @@ def describe(expected: frozenset[str]) -> str:
     if {"STRING", "STR_HEAD"} <= rest:
         words.append("a string")
         rest -= {"STRING", "STR_HEAD"}
-    ordered = [k for k in ("NAME", "NUMBER", "EQUAL", "SEP", *_CLOSERS, "COMMA", "COLON", "LBRACE") if k in rest]
+    ordered = [k for k in _ORDER if k in rest]
     operators = rest & OPERATORS
     others = sorted(rest - set(ordered) - (OPERATORS if len(operators) > 3 else set()))
     words += [called(k) for k in (*ordered, *others)]
@@ -66,27 +67,38 @@ def _found(source: Source, token: Token) -> str:
 
 
 def _help(source: Source, tokens: list[Token], index: int, expected: frozenset[str]) -> tuple[str, str | None]:
-    token, text = tokens[index], source.text[tokens[index].start : tokens[index].end]
-    before = tokens[index - 1].kind if index else "SEP"
+    """What to do, and what to write instead of the token where that is sure."""
+    token = tokens[index]
+    before = tokens[index - 1] if index else Token("SEP", 0, 0)
     if token.kind == "EQUAL" and "EQ" in expected:
         return "`=` sets, `==` compares", "=="
-    if token.kind in _COMPARES and "AND" in expected:
-        return "comparisons do not chain: write `a < b and b < c`", None
     if token.kind == "COMMA" and "SEP" in expected:
         return "statements are separated by a line end or `;`", ";"
-    if text in KEYWORDS and ("NAME" in expected or before in ("SEP", "LBRACE")):
-        return f'`{text}` is a reserved word; as a key it stands in quotes: `"{text}"`', None
-    if before == "MINUS" and token.kind == "NAME" and "NUMBER" in expected:
-        return "names have no `-`: write `_` instead", None
-    if token.kind == "SEP" and tokens[index - 1].kind == "NAME" and "EQUAL" in expected:
-        return "a statement is `key = value`, `key { … }`, `word name …` or `field: type`", None
-    if "NUMBER" in expected and "NAME" in expected:
-        return "a value is a number, a string, a name, a list `[…]` or a call `f(…)`", None
+    if token.kind == "MINUS" and before.kind == "NAME" and before.end == token.start and "EQ" not in expected:
+        return "names have no `-`: write `_`", "_"
+    if token.kind in _COMPARES and "AND" in expected:
+        return "comparisons do not chain: write `a < b and b < c`", None
+    word = source.text[token.start : token.end]
+    if word in KEYWORDS and ("NAME" in expected or before.kind in ("SEP", "LBRACE")):
+        return f'`{word}` is a reserved word; as a key it stands in quotes: `"{word}"`', None
+    if token.kind == "NAME" and before.kind == "NAME" and {"COLON", "COMMA"} <= expected:
+        return "a parameter is `name: type`, an argument `value` or `name = value`", None
+    return _general_help(before, expected), None
+
+
+def _general_help(before: Token, expected: frozenset[str]) -> str:
+    """What to do, from the expected set alone."""
+    if before.kind == "NAME" and {"EQUAL", "LBRACE"} <= expected:
+        return "a statement is `key = value`, `key { … }`, `word name …` or `field: type`"
+    if {"NUMBER", "NAME"} <= expected:
+        return "a value is a number, a string, a name, a list `[…]` or a call `f(…)`"
     if "SEP" in expected:
-        return "begin a new line, or put `;` between two statements", None
+        return "begin a new line, or put `;` between two statements"
+    if "ENSURE" in expected:
+        return "a statement begins with a word, a string, `ensure` or `fact`"
     if "NAME" in expected:
-        return "a name is made of letters, digits and `_`, and begins with a letter or `_`", None
+        return "a name is made of letters, digits and `_`, and begins with a letter or `_`"
     for kind in ("STRING", "EQUAL", *_CLOSERS, "DOTDOT", "WITH", "IN", "LBRACE"):
         if kind in expected:
-            return f"add {called(kind)} before this", None
-    return f"write {describe(expected)} here", None
+            return f"add {called(kind)} before this"
+    return f"write {describe(expected)} here"

@@ -69,9 +69,10 @@ class _Block:
         for number in sorted({m.span.line for m in marks}):
             if before and number > before + 1:
                 lines.append(self._paint("...", _BLUE))
-            on_line = sorted((m for m in marks if m.span.line == number), key=lambda m: (m.span.start, m.sign))
+            on_line = sorted((m for m in marks if m.span.line == number), key=lambda m: m.span.start)
             offset, text = _clip(source.line(number), on_line)
-            lines.append(f"{self._paint(str(number).rjust(self.gutter), _BLUE)} {bar} {harmless(text)}".rstrip())
+            shown = self._paint(str(number).rjust(self.gutter), _BLUE)
+            lines.append(f"{shown} {bar} {harmless(text)}".rstrip())
             lines += [f"{' ' * self.gutter} {bar} {self._underline(mark, text, offset)}" for mark in on_line]
             before = number
         return lines
@@ -82,7 +83,8 @@ class _Block:
         blank = " " * width(harmless(text[:start]))
         signs = mark.sign * max(1, width(harmless(text[start : start + length])))
         label = f" {harmless(mark.text)}" if mark.text else ""
-        return blank + self._paint(signs + label, _COLOURS[self.found.severity] if mark.sign == "^" else _BLUE)
+        main = mark.sign == "^"
+        return blank + self._paint(signs + label, _COLOURS[self.found.severity] if main else _BLUE)
 
     def _paint(self, text: str, code: str) -> str:
         return f"\033[{code}m{text}\033[0m" if self.colour and text else text

@@ -26,7 +26,7 @@ def render_lines(diagnostics: Sequence[Diagnostic]) -> str:
 
 
 def as_dict(found: Diagnostic) -> dict[str, Any]:
-    """One diagnostic; lines and columns count from 1, columns in characters; absent parts are null or empty."""
+    """One diagnostic; lines and columns from 1, columns in characters; absent parts null or empty."""
     return {
         "code": found.code,
         "severity": found.severity.value,

@@ -12,7 +12,7 @@ TAB = 4
 
 
 def harmless(text: str) -> str:
-    """The text with every control, direction and other invisible character shown as `\\u{…}`; tabs become blanks."""
+    """The text with control, direction and invisible characters shown as `\\u{…}`, tabs as blanks."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(_shown(c) for c in text)
