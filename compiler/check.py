@@ -32,7 +32,7 @@ class Compiled:
     plan_bytes: bytes = b""
     assets: Mapping[str, Path | bytes] | None = None
     bases: Mapping[tuple[str, str, str], str] = field(default_factory=dict)
-    lock: Lock = Lock()
+    lock: Lock = field(default_factory=Lock)
 
     @property
     def errors(self) -> int:

