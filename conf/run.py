@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from guerdon.conf import policy, sandbox, store
+from guerdon.conf.policy import MISSING
 
 GROUPS: Mapping[str, Mapping[str, object]] = {
     "policy": policy.OPTIONS,
@@ -18,7 +19,7 @@ GROUPS: Mapping[str, Mapping[str, object]] = {
 def _defaults() -> list[Any]:
     return [
         "_self_",
-        {"policy": policy.MISSING},
+        {"policy": MISSING},
         {"sandbox": "podman"},
         {"store": "local"},
         # Our own run folder is the one output folder: Hydra shall write nothing beside it.
@@ -51,7 +52,7 @@ class RunConf:
     """Only this many rows of the selection; 0 for all."""
     reward: dict[str, Any] = field(default_factory=dict)
     """Weights, filled from the plan: `reward.<term>`, or `reward.<reward>.<term>` in a pack of several."""
-    policy: Any = policy.MISSING
-    sandbox: Any = policy.MISSING
-    store: Any = policy.MISSING
-    hydra: dict[str, Any] = field(default_factory=_hydra)
+    policy: Any = MISSING
+    sandbox: Any = MISSING
+    store: Any = MISSING
+    hydra: Any = field(default_factory=_hydra)

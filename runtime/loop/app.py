@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import difflib
 import json
 import os
+import re
 import shlex
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -172,6 +174,9 @@ def _preflight(app: App) -> str | None:
     if any(flag not in ("-m", "--multirun") for flag in flags):
         return None  # --help and its like start nothing
     words = [word for word in app.overrides if not word.startswith("-")]
+    unknown = next((problem for word in words if (problem := _unknown(word))), None)
+    if unknown:
+        return unknown
     try:
         with hydra.initialize(version_base="1.3", config_path=None):
             for combination in _combinations(words) if flags else [words]:
@@ -181,6 +186,21 @@ def _preflight(app: App) -> str | None:
     except Problems as wrong:
         return str(wrong)
     return None
+
+
+def _unknown(word: str) -> str | None:
+    """What is wrong with one override's key. Hydra itself would take `+smaples=3` at the root without a word."""
+    try:
+        (override,) = OverridesParser.create().parse_overrides([word])
+    except HydraException as wrong:
+        return f"{word!r} is no override such as seed=3: {str(wrong).splitlines()[0]}"
+    known = [f.name for f in fields(RunConf) if f.name != "defaults"]
+    head = re.split(r"[./@]", override.key_or_group)[0]
+    if head in known:
+        return None
+    near = difflib.get_close_matches(head, known, n=1)
+    hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(known)}"
+    return f"there is no setting {head!r} (in {word!r}){hint}"
 
 
 def _combinations(words: Sequence[str]) -> list[list[str]]:

@@ -25,8 +25,9 @@ async def run_jobs(
     The first exception of a job, or of `jobs` itself, cancels the others, waits until they have cleaned up
     and is raised; a stop does the same and raises Interrupted.
     """
-    workers = [asyncio.create_task(_worker(jobs, work)) for _ in range(max(1, admit))]
-    halt = asyncio.create_task((stop or Stop()).wait())
+    stop = stop or Stop()
+    workers = [asyncio.create_task(_worker(jobs, work, stop)) for _ in range(max(1, admit))]
+    halt = asyncio.create_task(stop.wait())
     try:
         waiting = {*workers, halt}
         while not halt.done() and (pending := waiting - {halt}):
@@ -35,18 +36,21 @@ async def run_jobs(
                 break
             waiting -= done - {halt}
     finally:
-        interrupted = halt.done()
         await _end([*workers, halt])
     for worker in workers:
         if not worker.cancelled() and (wrong := worker.exception()):
             raise wrong
-    if interrupted:
+    if stop.requested:
         raise Interrupted
 
 
-async def _worker(jobs: Iterator[Job], work: Callable[[Job], Awaitable[None]]) -> None:
+async def _worker(jobs: Iterator[Job], work: Callable[[Job], Awaitable[None]], stop: Stop) -> None:
     for job in jobs:
         await work(job)
+        # Episodes without a sandbox may never wait for anything: let signals and the other workers in.
+        await asyncio.sleep(0)
+        if stop.requested:
+            return
 
 
 async def _end(tasks: list[asyncio.Task[None]]) -> None:

@@ -3,9 +3,10 @@
 import json
 
 import pytest
-from guerdon.runtime.agent.arguments import BadArguments, canonical, parse
 from hypothesis import given
 from hypothesis import strategies as st
+
+from guerdon.runtime.agent.arguments import BadArguments, canonical, parse
 
 BASH = {
     "type": "object",

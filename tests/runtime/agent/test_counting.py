@@ -1,9 +1,10 @@
 """Counters stay in the ranges that the compiler's proofs assume."""
 
-from guerdon.compiler.plan.schema import LimitsPlan
-from guerdon.runtime.agent.counting import Tally
 from hypothesis import given
 from hypothesis import strategies as st
+
+from guerdon.compiler.plan.schema import LimitsPlan
+from guerdon.runtime.agent.counting import Tally
 
 
 @given(st.lists(st.sampled_from(["a", "b", "c", None]), max_size=30), st.integers(0, 10**6), st.integers(0, 10**9))

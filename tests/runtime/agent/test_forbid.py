@@ -2,8 +2,9 @@
 
 import asyncio
 
-import guerdon.runtime.agent.forbid as forbid
 import pytest
+
+import guerdon.runtime.agent.forbid as forbid
 from guerdon.compiler.plan.schema import ForbidPlan
 
 

@@ -1,13 +1,14 @@
 """The renderer's conformance: ids sampled are kept, observations forge nothing, any text parses to an answer."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from guerdon.compiler.plan.schema import ToolPlan
 from guerdon.runtime.agent.codec import write
 from guerdon.runtime.agent.renderer import ByteCodec, TextRenderer
 from guerdon.runtime.contracts.renderer import Action, Malformed
 from guerdon.runtime.contracts.trajectory import Message, ToolCall
-from hypothesis import given
-from hypothesis import strategies as st
 
 BASH = ToolPlan("bash", "Run a command.", {"type": "object", "properties": {"command": {"type": "string"}}})
 

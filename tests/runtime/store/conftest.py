@@ -1,6 +1,7 @@
 """Small sealed episodes for the store's tests."""
 
 import pytest
+
 from guerdon.runtime.contracts.trajectory import (
     Counters,
     EpisodeSpec,

@@ -4,6 +4,7 @@ import hashlib
 import os
 
 import pytest
+
 from guerdon.runtime.contracts.store import AssetFault
 from guerdon.runtime.store.assets import AssetStore
 from guerdon.runtime.store.home import home

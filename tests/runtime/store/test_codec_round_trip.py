@@ -4,6 +4,9 @@ import json
 from fractions import Fraction
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from guerdon.runtime.contracts.trajectory import (
     Counters,
     EpisodeSpec,
@@ -19,8 +22,6 @@ from guerdon.runtime.contracts.trajectory import (
     Verdict,
 )
 from guerdon.runtime.store.codec import decode, encode
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 text = st.text(st.characters(), max_size=8)  # lone surrogates among them: a policy may send anything
 number = st.integers(0, 2**63)
@@ -38,8 +39,8 @@ json_values = st.recursive(
     lambda inner: st.lists(inner, **small) | st.dictionaries(text, inner, **small), max_leaves=4,
 )
 messages = st.builds(
-    Message, st.sampled_from(["system", "user", "assistant", "tool"]), text, tuples(st.builds(ToolCall, text, text, text)),
-    text,
+    Message, st.sampled_from(["system", "user", "assistant", "tool"]), text,
+    tuples(st.builds(ToolCall, text, text, text)), text,
 )
 ids = tuples(number)
 tokens = st.builds(Tokens, ids, tuples(floats), ids, number)

@@ -9,6 +9,7 @@ import sys
 import time
 
 import pytest
+
 from guerdon.runtime.contracts.store import StoreFault
 from guerdon.runtime.contracts.trajectory import Outcome
 from guerdon.runtime.store.journal import FileJournal
