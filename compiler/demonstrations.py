@@ -13,7 +13,7 @@ from guerdon.compiler.types import Type
 from guerdon.compiler.values import to_setting
 from guerdon.dsl.diagnostic import error
 from guerdon.dsl.suggest import did_you_mean
-from guerdon.dsl.tree import Expr, Item
+from guerdon.dsl.tree import Expr, Item, Str
 
 
 @dataclass
@@ -84,6 +84,10 @@ class Steps:
                 self._report(item, "T205", f"the tool `{tool.name}` takes no such argument",
                              "it takes " + (", ".join(names) or "none"))
                 return None
+            if _is_shell_text(properties[name], arg.value):
+                self._report(item, "T207", "a command string inserts nothing: the shell would read it as its own text",
+                             'give a list: `call bash(["git", "apply", "/tmp/${row.id}.patch"])`')
+                return None
             value = self.static.value(arg.value)
             if value.broken:
                 return None
@@ -100,3 +104,8 @@ class Steps:
 
     def _report(self, item: Item, code: str, message: str, help: str) -> None:
         self.static.found.append(error(code, message, item.span, help=help))
+
+
+def _is_shell_text(schema: Json, written: Expr) -> bool:
+    """A string with insertions where the tool's parameter is a command."""
+    return isinstance(schema, Mapping) and "anyOf" in schema and isinstance(written, Str) and not written.is_literal

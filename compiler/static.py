@@ -82,13 +82,15 @@ class Static:
         return Val(STRING, "".join(pieces), secret)
 
     def _name(self, expr: Ref, wanted: Type | None) -> Val:
+        if wanted is not None and expr.name in WORDS.get(wanted.name, ()):
+            return Val(Type("path") if wanted.name == "path" else wanted, None if expr.name == "none" else expr.name)
         if expr.name in self.bound:
             return self.bound[expr.name]
         declared = self.scope.names.get(expr.name)
         if declared is not None:
             return Val(Type(declared.kind), declared)
-        if wanted is not None and (wanted.name == "word" or expr.name in WORDS.get(wanted.name, ())):
-            return Val(wanted if wanted.name != "path" else Type("path"), None if expr.name == "none" else expr.name)
+        if wanted is not None and wanted.name == "word":
+            return Val(wanted, expr.name)
         if expr.name in self.scope.broken:
             return NOTHING
         known = (*self.bound, *self.scope.names, *(WORDS.get(wanted.name, ()) if wanted else ()))

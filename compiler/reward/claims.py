@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from guerdon.compiler.plan.expr import Apply, Const, Expr, Symbol, Value, substitute, symbols
+from guerdon.compiler.reward.direction import direction
 from guerdon.compiler.reward.domain import Span, Truth, Unsupported
 from guerdon.compiler.reward.extreme import Extreme, TooManyCases, Worlds, extreme
 from guerdon.compiler.types import decimal
@@ -127,6 +128,8 @@ def monotone(expr: Expr, signal: Symbol, worlds: Worlds, *, rises: bool, strictl
         return Verdict("unknown", (f"{signal} is no signal of this reward",))
     if signal not in symbols(expr):
         return Verdict("refuted", (f"the score does not depend on {signal}",)) if strictly else Verdict("proved")
+    if not strictly and _reads_off(expr, signal, worlds, 1 if rises else -1):
+        return Verdict("proved")
     pair = _boolean_pair(expr, signal, worlds) if isinstance(have, Truth) else _stepped(expr, signal, have, worlds)
     if pair is None:
         return Verdict("unknown", (f"{signal} has no finite range",))
@@ -143,6 +146,13 @@ def monotone(expr: Expr, signal: Symbol, worlds: Worlds, *, rises: bool, strictl
         return Verdict("refuted", (f"the score {way} by {decimal(-change.value)} when {signal} alone grows, from "
                                    f"{_world(expr, change.world)}",))
     return Verdict("unknown", ("intervals do not decide it",))
+
+
+def _reads_off(expr: Expr, signal: Symbol, worlds: Worlds, wanted: int) -> bool:
+    try:
+        return direction(expr, signal, worlds.box) in (0, wanted)
+    except Unsupported:
+        return False
 
 
 def _boolean_pair(expr: Expr, signal: Symbol, worlds: Worlds) -> tuple[Expr, Expr, Worlds]:

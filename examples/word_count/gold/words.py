@@ -1,0 +1,8 @@
+import sys
+
+
+def main():
+    return len(sys.stdin.read().split())
+
+
+print(main())
