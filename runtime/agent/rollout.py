@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from guerdon.compiler.plan.canonical import digest, dumps
-from guerdon.compiler.plan.schema import InstancePlan, LimitsPlan, TaskPlan
+from guerdon.compiler.plan.schema import MAX_CALLS_PER_TURN, InstancePlan, LimitsPlan, TaskPlan
 from guerdon.runtime.agent.counting import Tally
 from guerdon.runtime.agent.forbid import Fingerprint, broken, fingerprint
 from guerdon.runtime.agent.renderer import TextRenderer
@@ -109,8 +109,12 @@ async def _answer(state: _State, turn: Turn) -> tuple[Message, ...]:
         # A sampler would have been stopped in the middle of this turn, so nothing of it is carried out.
         state.tally.truncated = True
         return (Message("user", f"The limit of {state.limits.tokens} tokens was reached; nothing was run."),)
-    observations = [await _call(state, call) for call in turn.message.calls]
-    state.tally.malformed(len(turn.malformed))
+    # The reward's proofs count on this bound of calls a turn, of either sort.
+    calls, over = turn.message.calls[:MAX_CALLS_PER_TURN], turn.message.calls[MAX_CALLS_PER_TURN:]
+    observations = [await _call(state, call) for call in calls]
+    told = f"ignored: a turn makes at most {MAX_CALLS_PER_TURN} calls"
+    observations += [Message("tool", told, call_id=call.id) for call in over]
+    state.tally.malformed(min(len(turn.malformed), MAX_CALLS_PER_TURN - len(calls)))
     if turn.malformed:
         observations.append(Message("user", "\n".join(f"error: {error}" for error in turn.malformed)))
     if not observations and state.has_tools:

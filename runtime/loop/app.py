@@ -29,9 +29,9 @@ from guerdon.runtime.contracts.plan import LoadedPlan
 from guerdon.runtime.contracts.policy import PolicyFault
 from guerdon.runtime.contracts.sandbox import SandboxFault, SandboxProvider
 from guerdon.runtime.contracts.store import AssetFault, StoreFault
-from guerdon.runtime.loop.config import RunError
+from guerdon.runtime.loop.config import RunError, folder_name
 from guerdon.runtime.loop.run import DONE, SUMMARY, check, run
-from guerdon.runtime.loop.settings import Settled, reward_defaults, settle
+from guerdon.runtime.loop.settings import Settled, Weights, reward_defaults, settle
 from guerdon.runtime.loop.summary import Summary
 from guerdon.runtime.policy.table import make
 from guerdon.runtime.report.progress import Reporter, table
@@ -44,6 +44,7 @@ OK, TROUBLE, USAGE, INTERRUPTED = 0, 1, 2, 130
 INVALID_SHARE = 0.01
 """Share of invalid episodes above which a run is not well."""
 
+Load = Callable[[str, Weights], LoadedPlan]
 Problems = (RunError, HostFault, StoreFault, AssetFault, PolicyFault, SandboxFault)
 
 
@@ -54,49 +55,58 @@ class App:
     pack: str
     overrides: Sequence[str]
     plan: LoadedPlan
+    load: Load
     provider: Callable[[], Awaitable[SandboxProvider]]
     console: Console
     unwell: bool = False
-    stopped: list[Interrupted] = field(default_factory=list)
+    weighted: dict[str, LoadedPlan] = field(default_factory=dict)
 
     def job(self, config: DictConfig) -> None:
         """One run of a sweep. An exception is raised, never SystemExit, so that a sweep goes on."""
-        settled = self.settled(config)
-        mark = settled.out / DONE
-        if mark.exists():
-            self.console.print(f"done already: {settled.out}", markup=False, soft_wrap=True)
-            self.console.print(table(json.loads((settled.out / SUMMARY).read_text())))
+        settled, plan = self.settled(config)
+        name = folder_name(plan.plan.pack, settled.policy, plan.digest, settled.cfg, settled.settings)
+        out = settled.runs / name
+        if (out / DONE).exists():
+            self.console.print(f"done already: {out}", markup=False, soft_wrap=True)
+            self.console.print(table(json.loads((out / SUMMARY).read_text())))
             return
-        settled.out.mkdir(parents=True, exist_ok=True)
-        write_atomically(settled.out / "config.yaml", [OmegaConf.to_yaml(config).encode()])
+        out.mkdir(parents=True, exist_ok=True)
+        write_atomically(out / "config.yaml", [OmegaConf.to_yaml(config).encode()])
         try:
-            summary = asyncio.run(self._run(settled, config))
-        except Interrupted as stop:
-            self.stopped.append(stop)
+            summary = asyncio.run(self._run(settled, plan, out, config))
+        except Interrupted:
             again = shlex.join(["guerdon", "run", self.pack, *self.overrides])
             self.console.print(
-                f"stopped; what was sealed is kept in {settled.out}; go on with: {again}",
+                f"stopped; what was sealed is kept in {out}; go on with: {again}",
                 markup=False, soft_wrap=True,
             )
             # Hydra goes on with the next job after an Exception, and ends the sweep after this.
             raise KeyboardInterrupt from None
-        self._tell(summary, settled.out)
+        self._tell(summary, out)
 
-    def settled(self, config: DictConfig) -> Settled:
-        """A composed configuration as one run, wholly checked. Raises RunError and PolicyFault."""
-        settled = settle(_plain(config), self.plan.plan, self.plan.digest)
-        check(self.plan, settled.cfg)
+    def settled(self, config: DictConfig) -> tuple[Settled, LoadedPlan]:
+        """A composed configuration as one run, wholly checked, and its plan: with changed weights another one,
+        since what was proved of a reward was proved of its weights. Raises RunError, AssetFault, PolicyFault."""
+        settled = settle(_plain(config), self.plan.plan)
+        plan = self._weighted(settled.weights) if settled.weights else self.plan
+        check(plan, settled.cfg)
         make(settled.policy, settled.settings)
-        return settled
+        return settled, plan
 
-    async def _run(self, settled: Settled, config: DictConfig) -> Summary:
+    def _weighted(self, weights: Weights) -> LoadedPlan:
+        key = json.dumps({r: {w: str(v) for w, v in given.items()} for r, given in weights.items()}, sort_keys=True)
+        if key not in self.weighted:
+            self.weighted[key] = self.load(self.pack, weights)
+        return self.weighted[key]
+
+    async def _run(self, settled: Settled, plan: LoadedPlan, out: Path, config: DictConfig) -> Summary:
         policy = make(settled.policy, settled.settings)
         with Reporter(self.console) as reporter, stop_on_signals(reporter.note) as stop:
             # A pack of plain answers runs on a machine without Podman.
-            provider = await self.provider() if self.plan.plan.environments else None
+            provider = await self.provider() if plan.plan.environments else None
             try:
                 return await run(
-                    self.plan, policy, settled.cfg, settled.out, provider,
+                    plan, policy, settled.cfg, out, provider,
                     watcher=reporter, stop=stop, settings=_plain(config),
                 )
             finally:
@@ -117,15 +127,15 @@ class App:
 
 
 def run_app(
-    pack: str, overrides: Sequence[str], load: Callable[[str], LoadedPlan],
+    pack: str, overrides: Sequence[str], load: Load,
     provider: Callable[[], Awaitable[SandboxProvider]], console: Console | None = None,
 ) -> int:
     """Run a pack, or a sweep over it (`-m`). Returns 0, 1 (a run failed or is not well), 2 (usage) or 130.
 
-    Everything that can be refused is refused before any sandbox starts. `load` may raise; that is the
-    caller's to say.
+    Everything that can be refused is refused before any sandbox starts. `load` gives the plan of a pack with
+    some weights replaced (none at first); what it raises of the pack itself is the caller's to say.
     """
-    app = App(pack, overrides, load(pack), provider, console or Console(stderr=True))
+    app = App(pack, overrides, load(pack, {}), load, provider, console or Console(stderr=True))
     _register(app.plan)
     try:
         problem = _preflight(app)

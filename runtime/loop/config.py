@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 from guerdon.compiler.plan.canonical import Json, digest, dumps
 from guerdon.compiler.plan.schema import InstancePlan
@@ -25,8 +25,6 @@ class RunConfig:
     split: str = ""
     first: int = 0
     """Only this many rows of the selection; 0 for all."""
-    weights: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """reward -> weight -> rational, where it differs from the plan's."""
     concurrency: int = 0
     retries: int = 2
     give_up_after: int = 8
@@ -37,7 +35,6 @@ class RunConfig:
         return {
             "samples": self.samples, "seed": self.seed, "tasks": list(self.tasks), "rows": list(self.rows),
             "split": self.split, "first": self.first,
-            "weights": {reward: dict(given) for reward, given in self.weights.items()},
         }
 
 

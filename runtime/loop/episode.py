@@ -139,7 +139,7 @@ async def run_episode(shop: Workshop, job: Job) -> Sealed:
     frozen = time.monotonic()
     verdicts = {plan.name: await _verdict(shop, scene, plan, done) for plan in instance.verify}
     seconds = {**done.seconds, "verify": time.monotonic() - frozen, "all": time.monotonic() - began}
-    reward, outcome, reason = _scored(shop, scene, done.trajectory, verdicts)
+    reward, outcome, reason = _scored(scene, done.trajectory, verdicts)
     return Sealed(done.trajectory, outcome, verdicts, reward, reason, seconds)
 
 
@@ -197,15 +197,14 @@ async def _look(shop: Workshop, scene: Scene, plan: VerifierPlan, done: Rollout)
 
 
 def _scored(
-    shop: Workshop, scene: Scene, trajectory: Trajectory, verdicts: Mapping[str, Verdict]
+    scene: Scene, trajectory: Trajectory, verdicts: Mapping[str, Verdict]
 ) -> tuple[Reward | None, Outcome, str]:
     """The reward, the outcome, and the reason where that is not a pass."""
     bad = [f"{name}: {v.reason}" for name, v in verdicts.items() if v.outcome is Outcome.INVALID]
     if bad:
         return None, Outcome.INVALID, "; ".join(bad)
     try:
-        weights = shop.cfg.weights.get(scene.task.reward.name, {})
-        reward = score(scene.task, scene.job.instance, trajectory.counters, verdicts, weights)
+        reward = score(scene.task, scene.job.instance, trajectory.counters, verdicts)
     except Defect as defect:
         return None, Outcome.INVALID, f"defect: {defect}"
     if reward.solved:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from guerdon.compiler.plan.schema import InstancePlan, VerifierPlan
@@ -70,10 +70,20 @@ def _locked(instance: InstancePlan) -> tuple[VerifierPlan, ...]:
     return tuple(v for v in instance.verify if v.kind == "pytest" and v.settings.get("expect") == "locked")
 
 
+def _unbound(instance: InstancePlan) -> InstancePlan:
+    """The row with every collected test counting, since which ones shall is what is to be found out."""
+    locked = {v.name for v in _locked(instance)}
+    verify = tuple(
+        replace(v, settings={**v.settings, "expect": None, "failing_at_start": None}) if v.name in locked else v
+        for v in instance.verify
+    )
+    return replace(instance, verify=verify)
+
+
 def _jobs(plan: LoadedPlan, rows: list[InstancePlan]) -> Iterator[Job]:
     for instance in rows:
         for policy in ("oracle", "idle") if instance.solution else ():
-            yield Job(EpisodeSpec(plan.digest, instance.task, instance.row, 0, 0, policy), instance)
+            yield Job(EpisodeSpec(plan.digest, instance.task, instance.row, 0, 0, policy), _unbound(instance))
 
 
 def _learn_row(learnt: Learnt, instance: InstancePlan, verdicts: dict[tuple[str, str, str], Sealed]) -> None:

@@ -16,7 +16,6 @@ from guerdon.runtime.contracts.store import StoreFault
 from guerdon.runtime.contracts.trajectory import EpisodeSpec, Outcome, Sealed
 from guerdon.runtime.loop.config import RunConfig, RunError, episode_seed, selected
 from guerdon.runtime.loop.episode import Job, Workshop, run_episode
-from guerdon.runtime.loop.score import weights_problem
 from guerdon.runtime.loop.summary import Summary
 from guerdon.runtime.schedule.executor import default_admission, run_jobs
 from guerdon.runtime.schedule.retry import Breaker
@@ -44,7 +43,7 @@ async def run(
 ) -> Summary:
     """Run what of the plan is not yet sealed in `out`, and sum up.
 
-    Raises RunError (a selection or weight that the plan does not have, a folder of another plan), StoreFault,
+    Raises RunError (a selection that the plan does not have, a folder of another plan), StoreFault,
     AssetFault, HostFault and Interrupted; all that was sealed before stays, and the same call goes on from
     there. `settings` are kept beside the results.
     """
@@ -78,13 +77,6 @@ def check(plan: LoadedPlan, cfg: RunConfig) -> None:
         raise RunError(
             f"the pack {plan.plan.pack} has no split {cfg.split!r}; it has {', '.join(sorted(splits)) or 'none'}"
         )
-    rewards = {task.reward.name: task.reward for task in tasks.values()}
-    for name, given in cfg.weights.items():
-        if name not in rewards:
-            raise RunError(f"the pack {plan.plan.pack} has no reward {name!r}; it has {', '.join(rewards)}")
-        problem = weights_problem(rewards[name], given)
-        if problem:
-            raise RunError(problem)
     for task in tasks.values():
         if task.milestones and (not cfg.tasks or task.name in cfg.tasks):
             raise RunError(

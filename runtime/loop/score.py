@@ -12,7 +12,6 @@ from guerdon.compiler.plan.expr import Expr, Symbol, Value
 from guerdon.compiler.plan.schema import (
     InstancePlan,
     LimitsPlan,
-    RewardPlan,
     SignalPlan,
     TaskPlan,
     VerifierPlan,
@@ -27,15 +26,14 @@ class Defect(Exception):
 
 
 def score(
-    task: TaskPlan, instance: InstancePlan, counters: Counters, verdicts: Mapping[str, Verdict],
-    weights: Mapping[str, str],
+    task: TaskPlan, instance: InstancePlan, counters: Counters, verdicts: Mapping[str, Verdict]
 ) -> Reward:
-    """The reward of an episode whose verdicts are all valid; `weights` override the plan's, as rationals.
+    """The reward of an episode whose verdicts are all valid.
 
     Everything is computed in rationals; only `value` is rounded, once. Raises Defect.
     """
     reward = task.reward
-    env = environment(task, instance, counters, verdicts, weights)
+    env = environment(task, instance, counters, verdicts)
     try:
         terms = {term.name: number(term.weight, env) * _counted(term.expr, env) for term in reward.terms}
         env |= {Symbol("term", (name,)): value for name, value in terms.items()}
@@ -49,8 +47,7 @@ def score(
 
 
 def environment(
-    task: TaskPlan, instance: InstancePlan, counters: Counters, verdicts: Mapping[str, Verdict],
-    weights: Mapping[str, str],
+    task: TaskPlan, instance: InstancePlan, counters: Counters, verdicts: Mapping[str, Verdict]
 ) -> Env:
     """Every symbol that a reward may read, with its value (durations in milliseconds)."""
     env: Env = {}
@@ -59,8 +56,8 @@ def environment(
     env |= {Symbol("trajectory", (name,)): value for name, value in _counters(counters)}
     env |= {Symbol("limit", (name,)): Fraction(value) for name, value in _limits(task.limits)}
     env |= {Symbol("row", (name,)): parse_rational(value) for name, value in instance.values.items()}
-    for name, (default, _, _) in task.reward.weights.items():
-        env[Symbol("weight", (name,))] = parse_rational(weights.get(name, default))
+    for name, (value, _, _) in task.reward.weights.items():
+        env[Symbol("weight", (name,))] = parse_rational(value)
     return env
 
 
@@ -87,17 +84,6 @@ def check_verdict(plan: VerifierPlan, verdict: Verdict) -> None:
             raise Defect(f"a fact of the verifier {plan.name} has no value: {wrong}") from wrong
         if not held:
             raise Defect(f"a fact of the verifier {plan.name} does not hold: {_shown(verdict.signals)}")
-
-
-def weights_problem(reward: RewardPlan, weights: Mapping[str, str]) -> str | None:
-    """What is wrong with weights given for a reward, in words."""
-    for name, given in weights.items():
-        if name not in reward.weights:
-            return f"the reward {reward.name} has no weight {name!r}; it has {', '.join(reward.weights)}"
-        _, low, high = reward.weights[name]
-        if not parse_rational(low) <= parse_rational(given) <= parse_rational(high):
-            return f"the weight {name} of the reward {reward.name} is {given}, outside its range {low} to {high}"
-    return None
 
 
 def _counted(expr: Expr, env: Env) -> Fraction:

@@ -8,9 +8,11 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from guerdon.compiler.plan.canonical import rational
 from guerdon.compiler.plan.schema import Plan, RewardPlan
-from guerdon.runtime.loop.config import RunConfig, RunError, folder_name
+from guerdon.runtime.loop.config import RunConfig, RunError
+
+Weights = Mapping[str, Mapping[str, Fraction]]
+"""reward -> weight -> value."""
 
 _COUNTS = {"samples": 1, "first": 0}
 _SANDBOX_COUNTS = {"concurrency": 0, "retries": 0, "give_up_after": 1}
@@ -18,15 +20,16 @@ _SANDBOX_COUNTS = {"concurrency": 0, "retries": 0, "give_up_after": 1}
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """One run, settled: who acts with which settings, how, and into which folder."""
+    """One run, settled: who acts with which settings, how, below which folder, and the weights that were changed."""
 
     policy: str
     settings: Mapping[str, Any]
     cfg: RunConfig
-    out: Path
+    runs: Path
+    weights: Weights
 
 
-def settle(document: Mapping[str, Any], plan: Plan, digest: str) -> Settled:
+def settle(document: Mapping[str, Any], plan: Plan) -> Settled:
     """Read a composed configuration (plain mappings). Raises RunError naming the key."""
     for section, least in ((document, _COUNTS), (document["sandbox"], _SANDBOX_COUNTS)):
         for key, low in least.items():
@@ -36,12 +39,11 @@ def settle(document: Mapping[str, Any], plan: Plan, digest: str) -> Settled:
     cfg = RunConfig(
         samples=document["samples"], seed=document["seed"], tasks=tuple(document["tasks"]),
         rows=tuple(document["rows"]), split=document["split"], first=document["first"],
-        weights=_weights(document["reward"], plan), concurrency=sandbox["concurrency"],
-        retries=sandbox["retries"], give_up_after=sandbox["give_up_after"],
+        concurrency=sandbox["concurrency"], retries=sandbox["retries"], give_up_after=sandbox["give_up_after"],
     )
     settings = {key: value for key, value in policy.items() if key != "name"}
-    name = folder_name(plan.pack, policy["name"], digest, cfg, settings)
-    return Settled(policy["name"], settings, cfg, Path(document["store"]["runs"]) / name)
+    runs = Path(document["store"]["runs"])
+    return Settled(policy["name"], settings, cfg, runs, _weights(document["reward"], plan))
 
 
 def reward_defaults(plan: Plan) -> dict[str, Any]:
@@ -54,32 +56,38 @@ def reward_defaults(plan: Plan) -> dict[str, Any]:
     return next(iter(made.values())) if len(made) == 1 else made
 
 
-def _weights(given: Mapping[str, Any], plan: Plan) -> dict[str, dict[str, str]]:
-    """The weights that differ from the plan's, as rationals; names and ranges are checked by `run.check`."""
+def _weights(given: Mapping[str, Any], plan: Plan) -> Weights:
+    """The weights that differ from the plan's, exactly."""
     rewards = _rewards(plan)
     per = {next(iter(rewards)): given} if len(rewards) == 1 else given
-    changed: dict[str, dict[str, str]] = {}
+    changed: dict[str, dict[str, Fraction]] = {}
     for name, weights in per.items():
-        if not isinstance(weights, Mapping):
-            raise RunError(f"reward.{name} must be a weight of one reward: write reward.<reward>.{name}=…")
-        reward = rewards.get(name)
+        if name not in rewards or not isinstance(weights, Mapping):
+            raise RunError(f"there is no reward {name!r}; the pack has {', '.join(rewards)}")
         for weight, value in weights.items():
-            exact = _exact(f"reward.{weight}", value)
-            known = reward.weights.get(weight) if reward else None
+            exact = _exact(rewards[name], weight, value)
             # A default such as 1/3 went through a float on its way here; unchanged means unchanged.
-            if known is None or float(Fraction(known[0])) != float(exact):
-                changed.setdefault(name, {})[weight] = rational(exact)
+            if float(Fraction(rewards[name].weights[weight][0])) != float(exact):
+                changed.setdefault(name, {})[weight] = exact
     return changed
 
 
-def _exact(key: str, value: Any) -> Fraction:
+def _exact(reward: RewardPlan, weight: str, value: Any) -> Fraction:
+    if weight not in reward.weights:
+        raise RunError(f"the reward {reward.name} has no weight {weight!r}; it has {', '.join(reward.weights)}")
+    _, low, high = reward.weights[weight]
+    exact: Fraction | None = None
     if isinstance(value, int | float | str) and not isinstance(value, bool):
         try:
             # The shortest decimal of a float is what was typed: 0.05 is 1/20 and not its binary neighbour.
-            return Fraction(str(value))
+            exact = Fraction(str(value))
         except (ValueError, ZeroDivisionError):
-            pass
-    raise RunError(f"{key} is {value!r}; it must be a number such as 0.05 or 1/20")
+            exact = None
+    if exact is None:
+        raise RunError(f"reward.{weight} is {value!r}; it must be a number such as 0.05 or 1/20")
+    if not Fraction(low) <= exact <= Fraction(high):
+        raise RunError(f"the weight {weight} of the reward {reward.name} is {value}, outside its range {low} to {high}")
+    return exact
 
 
 def _rewards(plan: Plan) -> dict[str, RewardPlan]:

@@ -4,11 +4,13 @@ import io
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
 from rich.console import Console
 
+from guerdon.compiler.plan.canonical import digest
 from guerdon.conf.policy import OPTIONS
 from guerdon.runtime.loop import app
 from guerdon.runtime.policy.table import POLICIES
@@ -18,6 +20,20 @@ async def no_sandbox():
     raise AssertionError("a pack of plain answers must not open a provider")
 
 
+def reweighted(plan, weights):
+    """What a compiler does with changed weights, as far as a run can tell: another plan, another digest."""
+    if not weights:
+        return plan
+    ((name, changed),) = weights.items()
+    task = plan.plan.tasks["add"]
+    assert name == task.reward.name
+    values = {w: (str(changed.get(w, v)), low, high) for w, (v, low, high) in task.reward.weights.items()}
+    task = replace(task, reward=replace(task.reward, weights=values))
+    return replace(
+        plan, plan=replace(plan.plan, tasks={"add": task}), digest=digest(plan.digest.encode() + repr(values).encode())
+    )
+
+
 @pytest.fixture
 def guerdon_run(sums, tmp_path, monkeypatch):
     """Run the command in an empty folder; gives the exit status and what was said."""
@@ -25,7 +41,7 @@ def guerdon_run(sums, tmp_path, monkeypatch):
 
     def go(*overrides, plan=sums):
         console = Console(record=True, width=200, file=io.StringIO())
-        status = app.run_app("sums", overrides, lambda pack: plan, no_sandbox, console)
+        status = app.run_app("sums", overrides, lambda pack, weights: reweighted(plan, weights), no_sandbox, console)
         return status, console.export_text()
 
     return go

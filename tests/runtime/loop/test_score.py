@@ -8,13 +8,13 @@ import pytest
 from guerdon.compiler.plan.expr import Symbol
 from guerdon.compiler.plan.schema import SignalPlan
 from guerdon.runtime.contracts.trajectory import Counters, Outcome, Verdict
-from guerdon.runtime.loop.score import Defect, check_verdict, score, weights_problem
+from guerdon.runtime.loop.score import Defect, check_verdict, score
 
 
-def scored(plan, passed, turns, weights=None):
+def scored(plan, passed, turns):
     instance = next(plan.instances())
     verdicts = {"right": Verdict(Outcome.PASS, {"passed": passed, "parsed": True})}
-    return score(plan.plan.tasks["add"], instance, Counters(turns=turns), verdicts, weights or {})
+    return score(plan.plan.tasks["add"], instance, Counters(turns=turns), verdicts)
 
 
 def test_exact_total_and_terms(sums):
@@ -26,10 +26,6 @@ def test_exact_total_and_terms(sums):
     assert (failed.total, failed.solved) == ("-3/80", False)
 
 
-def test_given_weights_replace_the_plans(sums):
-    assert scored(sums, True, 4, {"outcome": "1", "effort": "0"}).total == "1"
-
-
 def test_a_total_outside_its_proved_range_is_a_defect(sums):
     with pytest.raises(Defect, match="outside its proved range"):
         scored(sums, False, 12)  # 12 turns of 4 cannot be: -3/20
@@ -37,7 +33,7 @@ def test_a_total_outside_its_proved_range_is_a_defect(sums):
 
 def test_a_reward_without_value_is_a_defect(sums):
     with pytest.raises(Defect, match="no value for right.passed"):
-        score(sums.plan.tasks["add"], next(sums.instances()), Counters(), {}, {})
+        score(sums.plan.tasks["add"], next(sums.instances()), Counters(), {})
 
 
 @pytest.mark.parametrize(
@@ -78,11 +74,4 @@ def test_row_values_limits_and_counters_are_symbols(sums):
         reward = replace(task.reward, total=symbol, low="0", high="100000", solved=solved)
         instance = replace(next(sums.instances()), values={"level": "1/3"})
         verdicts = {"right": Verdict(Outcome.PASS, {"passed": True, "parsed": True})}
-        assert score(replace(task, reward=reward), instance, Counters(wall_ms=7), verdicts, {}).total == total
-
-
-def test_weights_problem(sums):
-    reward = sums.plan.tasks["add"].reward
-    assert weights_problem(reward, {"outcome": "1/2"}) is None
-    assert "no weight 'outcom'" in weights_problem(reward, {"outcom": "1/2"})
-    assert "outside its range 0 to 1" in weights_problem(reward, {"outcome": "3/2"})
+        assert score(replace(task, reward=reward), instance, Counters(wall_ms=7), verdicts).total == total
