@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,7 +40,7 @@ class Engine:
     def incarnation(self) -> tuple[int, int]:
         """Which life of the service this is: a restarted one has another socket file."""
         try:
-            found = os.stat(self.path)
+            found = Path(self.path).stat()
         except OSError:
             return (0, 0)
         return (found.st_ino, found.st_ctime_ns)

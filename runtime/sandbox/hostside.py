@@ -17,6 +17,7 @@ from guerdon.runtime.contracts.sandbox import SandboxFault
 from guerdon.runtime.sandbox.spec import UID
 
 PASS_SECONDS = 10.0
+KEEPER = b"sleep\0infinity\0"
 
 
 def ours(pid: int, container: str) -> bool:
@@ -99,7 +100,7 @@ def kill_inside(pid: int, container: str, *, keep_root: bool) -> bool:
     if not ours(pid, container):
         return False
     try:
-        space = os.stat(f"/proc/{pid}/ns/pid").st_ino
+        space = Path(f"/proc/{pid}/ns/pid").stat().st_ino
         outer_root = _mapped(pid, "uid_map", 0)
     except (OSError, ValueError):
         return False
@@ -123,34 +124,37 @@ def kill_inside(pid: int, container: str, *, keep_root: bool) -> bool:
 def _members(space: int) -> list[int]:
     """Living processes of a pid namespace (zombies are dead: only their parent can bury them)."""
     found = []
-    for name in os.listdir("/proc"):
-        if not name.isdigit():
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
             continue
         try:
-            if os.stat(f"/proc/{name}/ns/pid").st_ino != space:
+            if entry.joinpath("ns/pid").stat().st_ino != space:
                 continue
-            state = Path(f"/proc/{name}/stat").read_bytes().rpartition(b")")[2].split()[0]
+            state = entry.joinpath("stat").read_bytes().rpartition(b")")[2].split()[0]
         except (OSError, IndexError):
             continue
         if state not in (b"Z", b"X"):
-            found.append(int(name))
+            found.append(int(entry.name))
     return found
 
 
 def _init_children(pid: int) -> set[int]:
-    """PID 1's own `sleep`: the children of PID 1 that are not the user's (orphans are adopted by it too)."""
+    """PID 1's own `sleep`, told from adopted orphans by its user and its whole command line.
+
+    Were it killed while no fork is allowed, PID 1's shell would end, and the sandbox with it.
+    """
     try:
         outer_root = _mapped(pid, "uid_map", 0)
         words = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         return {int(word) for word in words
-                if _only_uid(int(word), outer_root) and _name(int(word)) == "sleep"}
+                if _only_uid(int(word), outer_root) and _command(int(word)) == KEEPER}
     except (OSError, ValueError):
         return set()
 
 
-def _name(pid: int) -> str:
-    """A process's short name."""
-    return Path(f"/proc/{pid}/comm").read_text().strip()
+def _command(pid: int) -> bytes:
+    """A process's command line."""
+    return Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
 def _only_uid(pid: int, uid: int) -> bool:

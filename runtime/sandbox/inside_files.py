@@ -5,6 +5,8 @@ unless the caller asked for an agent's own rights.
 Protocol: stdin is one line of JSON, then file contents; stdout is one line of JSON, then file contents.
 """
 
+# Runs on an image's Python, alone: plain os calls with folder descriptors are the point of it.
+# ruff: noqa: PTH103, PTH120, PTH208, UP031
 from __future__ import annotations
 
 import json
@@ -13,7 +15,8 @@ import re
 import stat
 import sys
 import time
-from typing import Any, BinaryIO, Iterator
+from collections.abc import Iterator
+from typing import Any, BinaryIO
 
 CHUNK = 1 << 20
 NO_LINK = os.O_NOFOLLOW | os.O_CLOEXEC
@@ -54,9 +57,13 @@ def put(asked: Any, source: BinaryIO) -> Any:
 
 def put_plain(item: Any, source: BinaryIO) -> None:
     """Write one file with nothing but the caller's rights."""
-    os.makedirs(os.path.dirname(item["path"]), exist_ok=True)
     # O_NONBLOCK: opening a fifo must fail, not wait for a reader.
-    fd = os.open(item["path"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        fd = os.open(item["path"], flags, 0o600)
+    except FileNotFoundError:
+        os.makedirs(os.path.dirname(item["path"]), exist_ok=True)
+        fd = os.open(item["path"], flags, 0o600)
     try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             raise OSError(22, "not a regular file")
@@ -177,7 +184,7 @@ def send(name: str, total: int, limits: Any, rejected: list[str], sink: BinaryIO
             rejected.append("%s: not a regular file" % name)
             return total
         if found.st_size > limits["file_bytes"]:
-            raise Broken("%s has %d bytes; the limit for one file is %d" % (name, found.st_size, limits["file_bytes"]))
+            raise Broken("%s has %d bytes; one file may have %d" % (name, found.st_size, limits["file_bytes"]))
         if total + found.st_size > limits["total_bytes"]:
             raise Broken("the files have more than %d bytes in all" % limits["total_bytes"])
         data = read_all(fd, found.st_size)
@@ -212,56 +219,76 @@ def open_folder(parts: list[str]) -> int:
     return fd
 
 
+class Search:
+    """What one collection looks for, with the bounds of its walk and the list of what it passed over."""
+
+    def __init__(self, rejected: list[str]) -> None:
+        self.rejected = rejected
+        self.entries = MAX_ENTRIES
+        self.end = time.monotonic() + SECONDS
+        self.pattern: Any = None
+        self.deep = False
+
+    def reject(self, path: str, reason: str) -> None:
+        """Note what was passed over, up to a bound; names that are not text are written with escapes."""
+        if len(self.rejected) < MAX_REJECTED:
+            self.rejected.append(ascii(path)[1:-1] + ": " + reason)
+
+    def count(self) -> None:
+        """Raise Broken when the tree is too large to walk."""
+        self.entries -= 1
+        if self.entries < 0 or time.monotonic() > self.end:
+            raise Broken("the tree has more than %d entries or takes too long to walk" % MAX_ENTRIES)
+
+
 def find(globs: list[str], most: int, rejected: list[str]) -> set[str]:
     """Paths of regular files that match, found without following links. Raises Broken."""
     found: set[str] = set()
-    budget = [MAX_ENTRIES, time.monotonic() + SECONDS]
+    search = Search(rejected)
     for glob in globs:
-        base, pattern = literal_base(glob), re.compile(to_regex(glob), re.S)
-        depth = MAX_DEPTH if "**" in glob.split("/") else glob.count("/") - base.count("/")
+        base, search.pattern = literal_base(glob), re.compile(to_regex(glob), re.S)
+        search.deep = "**" in glob.split("/")
+        depth = MAX_DEPTH if search.deep else glob.count("/") - base.rstrip("/").count("/")
         try:
             fd = open_folder([part for part in base.split("/") if part])
         except OSError as error:
             if error.errno != 2:
-                rejected.append("%s: %s" % (base, error.strerror))
+                search.reject(base, str(error.strerror))
             continue
-        for path in walk(fd, base.rstrip("/"), depth, budget, rejected, pattern):
+        for path in walk(fd, base.rstrip("/"), depth, search):
             found.add(path)
             if len(found) > most:
                 raise Broken("more than %d files match" % most)
     return found
 
 
-def walk(folder: int, base: str, depth: int, budget: list[Any], rejected: list[str], pattern: Any) -> Iterator[str]:
+def walk(folder: int, base: str, depth: int, search: Search) -> Iterator[str]:
     """Matching regular files below an open folder, which this closes."""
     below = []
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
-                budget[0] -= 1
-                if budget[0] < 0 or time.monotonic() > budget[1]:
-                    raise Broken("the tree has more than %d entries or takes too long to walk" % MAX_ENTRIES)
+                search.count()
                 path = base + "/" + entry.name
                 if entry.is_dir(follow_symlinks=False):
                     below.append(entry.name)
-                elif pattern.fullmatch(path):
+                elif search.pattern.fullmatch(path):
                     reason = unfit(entry, path)
                     if reason is None:
                         yield path
-                    elif len(rejected) < MAX_REJECTED:
-                        rejected.append(ascii(path)[1:-1] + ": " + reason)
+                    else:
+                        search.reject(path, reason)
         for name in below:
             if depth <= 1:
-                if depth == 1 and "**" in pattern.pattern and len(rejected) < MAX_REJECTED:
-                    rejected.append(ascii(base + "/" + name)[1:-1] + ": too deep")
+                if search.deep:
+                    search.reject(base + "/" + name, "too deep")
                 continue
             try:
                 fd = os.open(name, FOLDER, dir_fd=folder)
             except OSError as error:
-                if len(rejected) < MAX_REJECTED:
-                    rejected.append(ascii(base + "/" + name)[1:-1] + ": " + str(error.strerror))
+                search.reject(base + "/" + name, str(error.strerror))
                 continue
-            yield from walk(fd, base + "/" + name, depth - 1, budget, rejected, pattern)
+            yield from walk(fd, base + "/" + name, depth - 1, search)
     finally:
         os.close(folder)
 
@@ -301,13 +328,13 @@ def to_regex(glob: str) -> str:
 
 def piece(match: Any) -> str:
     """One element of a component."""
-    text = match.group(0)
+    text = str(match.group(0))
     if text[0] == "*":
         return "[^/]*"
     if text == "?":
         return "[^/]"
     if text[0] == "[" and len(text) > 1:
-        body = match.group(2).replace("\\", "\\\\").replace("[", "\\[").replace("^", "\\^").replace("/", "")
+        body = str(match.group(2)).replace("\\", "\\\\").replace("[", "\\[").replace("^", "\\^").replace("/", "")
         return "(?!/)[" + ("^" if match.group(1) else "") + body + "]"
     return re.escape(text)
 

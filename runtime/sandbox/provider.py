@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from guerdon.runtime.contracts.sandbox import ImageRecipe, SandboxFault, SandboxSpec
-from guerdon.runtime.sandbox import config, hostside, images, removal, service, spec, sweep
+from guerdon.runtime.sandbox import config, host, hostside, images, removal, service, spec, sweep
 from guerdon.runtime.sandbox.engine import Engine, refused
 from guerdon.runtime.sandbox.home import Home, default_home
 from guerdon.runtime.sandbox.sandbox import PodmanSandbox
@@ -24,6 +24,7 @@ class PodmanProvider:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._cgroup = host.cgroup_kind()
         self._maker = secrets.token_hex(8)
         self._held: dict[str, PodmanSandbox] = {}
         self._creations = asyncio.Semaphore(CREATIONS)
@@ -61,7 +62,7 @@ class PodmanProvider:
         """See the contract."""
         profile = config.seccomp_path(self._engine.home)
         marks = {**(labels or {}), **sweep.own_labels(), sweep.MAKER: self._maker}
-        body = spec.container(given, marks, profile if profile.exists() else None)
+        body = spec.container(given, marks, profile if profile.exists() else None, self._cgroup)
         async with self._creations:
             made = await self._engine.request("POST", "/containers/create", body, START_SECONDS)
             if made.status != 201:

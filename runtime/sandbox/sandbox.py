@@ -23,6 +23,7 @@ from guerdon.runtime.sandbox.spec import ROOT, USER
 
 HELPER_SECONDS = 120.0
 KILLED = 137
+LIMITS = CollectLimits()
 # As uid 1000 without capabilities: the kernel sends it to all that this user runs, at once, but not to PID 1.
 KILL_ALL = ("/bin/sh", "-c", "kill -9 -1")
 
@@ -56,13 +57,8 @@ class PodmanSandbox:
         """See the contract. A program that is not there ends with 127, a folder that is not there with 126."""
         if root and self._spec.role != "verify":
             raise ValueError("only a sandbox of role `verify` runs programs as root")
-        return await self._execute(argv, ROOT if root else USER, stdin, wall, output, env or {},
-                                   cwd or self._spec.workdir)
-
-    async def _execute(self, argv: Sequence[str], user: str, stdin: bytes, wall: float, output: int,
-                       env: Mapping[str, str], cwd: str) -> ExecResult:
-        return await execute(self._engine, self._id, argv, user=user, stdin=stdin, wall=wall, output=output,
-                             env=env, cwd=cwd, kill=self._kill_all)
+        return await execute(self._engine, self._id, argv, user=ROOT if root else USER, stdin=stdin, wall=wall,
+                             output=output, env=env or {}, cwd=cwd or self._spec.workdir, kill=self._kill_all)
 
     async def shell(self) -> PodmanShell:
         """See the contract."""
@@ -93,7 +89,8 @@ class PodmanSandbox:
         """Run the inside program with the image's Python. Raises SandboxFault `image-unfit` where it has none."""
         candidates = [self._python] if self._python else files.pythons(self._spec)
         for python in candidates:
-            done = await self._execute(files.argv(python), user, request, HELPER_SECONDS, output, {}, "/")
+            done = await execute(self._engine, self._id, files.argv(python), user=user, stdin=request,
+                                 wall=HELPER_SECONDS, output=output, env={}, cwd="/", kill=self._kill_all)
             if done.exit_code != 127:
                 self._python = python
                 return done
@@ -141,7 +138,7 @@ class PodmanSandbox:
             raise SandboxFault("sandbox-died", f"the sandbox {self._id[:12]} is not running any more",
                                "run the episode again")
 
-    async def collect(self, globs: Sequence[str], limits: CollectLimits = CollectLimits()) -> Artefacts:
+    async def collect(self, globs: Sequence[str], limits: CollectLimits = LIMITS) -> Artefacts:
         """See the contract. Call `quiesce` first: what still runs as uid 1000 could meddle with the reading."""
         user = ROOT if self._spec.role == "verify" else USER
         request = files.collect_request(globs, limits)

@@ -19,6 +19,8 @@ CONTROL = 61
 """The descriptor that carries output and marks to us; a command gets it as its stdout only."""
 START = ["/bin/bash", "--noprofile", "--norc", "-c", f"exec {CONTROL}>&1 2>&1; exec /bin/bash --noprofile --norc"]
 START_SECONDS = 30.0
+BROKEN = b"unexpected EOF while looking for matching `)'\n"
+"""bash 5.2 corrupts its own memory on an unclosed `$(` and dies in the middle of the next command."""
 
 
 @dataclass(slots=True)
@@ -140,6 +142,8 @@ class PodmanShell:
         if scan.tail is not None:
             code, _, folder = scan.tail.partition(b" ")
             self._cwd = folder.decode("utf-8", "surrogateescape") or self._home
+            if scan.out.endswith(BROKEN):
+                self._drop()
             return int(code) if code.isdigit() else 0
         stream, life = self._stream, self._life
         assert stream is not None

@@ -54,7 +54,9 @@ def memory_limit(spec: SandboxSpec) -> int:
     return spec.resources.memory + sum(size for size, _ in mounts(spec).values())
 
 
-def container(spec: SandboxSpec, labels: Mapping[str, str], seccomp: Path | None) -> dict[str, Any]:
+def container(
+    spec: SandboxSpec, labels: Mapping[str, str], seccomp: Path | None, cgroup: str = "v2"
+) -> dict[str, Any]:
     """The raw SpecGenerator (podman-py's own create drops most of these keys)."""
     memory = memory_limit(spec)
     body: dict[str, Any] = {
@@ -93,6 +95,9 @@ def container(spec: SandboxSpec, labels: Mapping[str, str], seccomp: Path | None
     }
     if seccomp is not None:
         body["seccomp_profile_path"] = str(seccomp)
+    if cgroup != "v2":
+        # On cgroup v1 crun makes /sys/fs/cgroup a small tmpfs that anyone may write.
+        body["mask"] = ["/sys/fs/cgroup"]
     return body
 
 
