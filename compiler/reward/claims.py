@@ -36,12 +36,15 @@ class Side:
 def ordering(better: Side, worse: Side, margin: Fraction, *, strict: bool, shared: Mapping[Symbol, Span]) -> Verdict:
     """Whether every trajectory of `better` scores above every one of `worse`, by at least `margin`.
 
-    Weights that training moves are shared by the two: the gap is the least of functions linear in each, hence
-    concave in each, so its least value lies on a corner of their ranges; each corner is decided by itself.
+    Weights that training moves are shared by the two. Where both scores are linear in such a weight and nothing
+    else depends on it, the gap is the least of linear functions, hence concave, so its least value lies at an end
+    of the weight's range; each corner is decided by itself. Any other moving weight stays free on each side, which
+    can only make the gap smaller.
     """
     lines: tuple[str, ...] = ()
+    linear = {s: r for s, r in shared.items() if _is_linear(better, s) and _is_linear(worse, s)}
     try:
-        for corner in _corners(shared):
+        for corner in _corners(linear):
             verdict = _at(_fix(better, corner), _fix(worse, corner), margin, strict=strict)
             if verdict.verdict != "proved":
                 return verdict
@@ -66,6 +69,27 @@ def _corners(shared: Mapping[Symbol, Span]) -> Iterator[dict[Symbol, Fraction]]:
         yield dict(zip(shared, picked, strict=True))
 
 
+def _is_linear(side: Side, symbol: Symbol) -> bool:
+    return _degree(side.expr, symbol) <= 1 and not any(symbol in symbols(c) for c in side.worlds.conditions)
+
+
+def _degree(expr: Expr, symbol: Symbol) -> int:
+    """The degree of an expression in a symbol, all others fixed; 2 stands for everything that is not linear."""
+    if not isinstance(expr, Apply):
+        return int(expr == symbol)
+    parts = [_degree(a, symbol) for a in expr.args]
+    match expr.op:
+        case "+" | "-" | "neg" | "sum" | "mean":
+            return max(parts)
+        case "*":
+            return min(sum(parts), 2)
+        case "/":
+            return parts[0] if parts[1] == 0 else 2
+        case "if":
+            return max(parts[1:]) if parts[0] == 0 else 2
+    return 2 * int(any(parts))
+
+
 def _fix(side: Side, corner: Mapping[Symbol, Fraction]) -> Side:
     constants: dict[Symbol, Expr] = {s: Const(v) for s, v in corner.items()}
     return Side(substitute(side.expr, constants), side.worlds, side.title)
@@ -84,8 +108,8 @@ def _at(better: Side, worse: Side, margin: Fraction, *, strict: bool) -> Verdict
                                       f"most of {worse.title} {decimal(most.value)}",))
     if least.world is None or most.world is None:
         return Verdict("unknown", (_unbounded(least, most),))
-    if _row_values(least.world) != _row_values(most.world):
-        return Verdict("unknown", ("the two trajectories found are of different rows",))
+    if _shared_values(least.world) != _shared_values(most.world):
+        return Verdict("unknown", ("the two trajectories found are of different rows or weights",))
     return Verdict("refuted", _witness(better, least, worse, most))
 
 
@@ -96,8 +120,9 @@ def _unbounded(least: Extreme, most: Extreme) -> str:
             f"{decimal(most.value)}, but no two trajectories were found that do so")
 
 
-def _row_values(world: Mapping[Symbol, Value]) -> dict[Symbol, Value]:
-    return {s: v for s, v in world.items() if s.space == "row"}
+def _shared_values(world: Mapping[Symbol, Value]) -> dict[Symbol, Value]:
+    """What two compared trajectories have in common: the row's values and the weights."""
+    return {s: v for s, v in world.items() if s.space in ("row", "weight")}
 
 
 def _witness(better: Side, least: Extreme, worse: Side, most: Extreme) -> tuple[str, ...]:
@@ -126,8 +151,8 @@ def monotone(expr: Expr, signal: Symbol, worlds: Worlds, *, rises: bool, strictl
     have = worlds.box.get(signal)
     if have is None:
         return Verdict("unknown", (f"{signal} is no signal of this reward",))
-    if signal not in symbols(expr):
-        return Verdict("refuted", (f"the score does not depend on {signal}",)) if strictly else Verdict("proved")
+    if not strictly and signal not in symbols(expr):
+        return Verdict("proved", (f"the score does not depend on {signal}",))
     if not strictly and _reads_off(expr, signal, worlds, 1 if rises else -1):
         return Verdict("proved")
     pair = _boolean_pair(expr, signal, worlds) if isinstance(have, Truth) else _stepped(expr, signal, have, worlds)
@@ -141,10 +166,10 @@ def monotone(expr: Expr, signal: Symbol, worlds: Worlds, *, rises: bool, strictl
         return Verdict("proved", (f"{signal} cannot change by itself",))
     if change.value is not None and (change.value > 0 or (change.value == 0 and not strictly)):
         return Verdict("proved")
-    if change.value is not None and change.value < 0 and change.world is not None:
+    if change.value is not None and change.world is not None:
         way = "falls" if rises else "rises"
-        return Verdict("refuted", (f"the score {way} by {decimal(-change.value)} when {signal} alone grows, from "
-                                   f"{_world(expr, change.world)}",))
+        told = f"{way} by {decimal(-change.value)}" if change.value else "stays as it is"
+        return Verdict("refuted", (f"the score {told} when {signal} alone grows, from {_world(expr, change.world)}",))
     return Verdict("unknown", ("intervals do not decide it",))
 
 
@@ -158,7 +183,8 @@ def _reads_off(expr: Expr, signal: Symbol, worlds: Worlds, wanted: int) -> bool:
 def _boolean_pair(expr: Expr, signal: Symbol, worlds: Worlds) -> tuple[Expr, Expr, Worlds]:
     sides: list[dict[Symbol, Expr]] = [{signal: Const(False)}, {signal: Const(True)}]
     conditions = tuple(substitute(c, side) for side in sides for c in worlds.conditions)
-    return substitute(expr, sides[0]), substitute(expr, sides[1]), Worlds(worlds.box, conditions)
+    # Both copies of the facts are assumptions: unlike the facts of one trajectory, they may exclude each other.
+    return substitute(expr, sides[0]), substitute(expr, sides[1]), Worlds(worlds.box, (), conditions)
 
 
 def _stepped(expr: Expr, signal: Symbol, have: Span, worlds: Worlds) -> tuple[Expr, Expr, Worlds] | None:
@@ -170,5 +196,5 @@ def _stepped(expr: Expr, signal: Symbol, have: Span, worlds: Worlds) -> tuple[Ex
     box = {**worlds.box, step: Span(least, max(least, have.high - have.low), have.whole)}
     after: dict[Symbol, Expr] = {signal: grown}
     conditions = (*worlds.conditions, *(substitute(c, after) for c in worlds.conditions),
-                  Apply("<=", (grown, Const(have.high))))
-    return expr, substitute(expr, after), Worlds(box, conditions)
+                  Apply("<=", (grown, Const(have.high))), Apply(">", (step, Const(Fraction(0)))))
+    return expr, substitute(expr, after), Worlds(box, (), conditions)
