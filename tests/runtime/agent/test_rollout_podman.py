@@ -53,7 +53,8 @@ class Says:
             return given
         words, calls = given
         made = tuple(
-            ToolCall(f"c{i}", name, raw if isinstance(raw, str) else json.dumps(raw)) for i, (name, raw) in enumerate(calls)
+            ToolCall(f"c{i}", name, raw if isinstance(raw, str) else json.dumps(raw))
+            for i, (name, raw) in enumerate(calls)
         )
         return Turn(Message("assistant", words, made))
 
@@ -63,13 +64,14 @@ def bash(command):
 
 
 DONE = ("", [("submit", {})])
+TEN_TURNS = LimitsPlan(10, None, 60_000)
 
 
 @pytest.fixture
 def play(arun, provider, slim_image):
     """Run one episode of turns; gives the rollout, and the text of each observation."""
 
-    def go(turns, *, limits=LimitsPlan(10, None, 60_000), forbids=(), collect=("/workspace/**",), policy=None):
+    def go(turns, *, limits=TEN_TURNS, forbids=(), collect=("/workspace/**",), policy=None):
         task = TaskPlan("t", (BASH, PUT, SUBMIT), limits, forbids, (),
                         RewardPlan("r", Const(True), (), Const(True), {}, "0", "0", ()), 1, {})
         verify = (VerifierPlan("v", "pytest", {}, collect, (), 1000, {}, ()),)
@@ -118,7 +120,8 @@ def test_exit_codes_errors_and_text_that_is_no_utf8(play):
 
 def test_malformed_calls_are_told_counted_and_not_run(play):
     done, told = play([
-        ("", [("bsh", {"command": "touch /workspace/x"}), ("bash", '{"command": "touch'), ("bash", {"cmd": "touch /workspace/x"})]),
+        ("", [("bsh", {"command": "touch /workspace/x"}), ("bash", '{"command": "touch'),
+              ("bash", {"cmd": "touch /workspace/x"})]),
         ("", [("bash", {"command": "a\0b"}), ("bash", {"command": " "}), ("put", {"path": "b", "content": ""})]),
         Turn(Message("assistant", ""), malformed=("a <tool_call> is not closed",)),
         DONE,
@@ -134,7 +137,8 @@ def test_malformed_calls_are_told_counted_and_not_run(play):
 
 def test_the_same_call_again_is_repeated_whatever_its_spacing(play):
     done, _ = play([
-        ("", [("bash", '{"command":"true"}'), ("bash", '{ "command" : "true" }'), ("bash", '{"command":"\\u0074rue"}')]),
+        ("", [("bash", '{"command":"true"}'), ("bash", '{ "command" : "true" }'),
+              ("bash", '{"command":"\\u0074rue"}')]),
         bash("true "), DONE,
     ])
     assert done.trajectory.counters.repeated_calls == 2 and done.trajectory.counters.tool_calls == 5
@@ -144,6 +148,16 @@ def test_what_comes_after_submit_is_ignored_and_told(play):
     done, told = play([("", [("submit", {}), ("bash", {"command": "touch /workspace/late"})]), bash("true")])
     assert told[1].startswith("ignored:") and done.trajectory.counters.turns == 1
     assert "/workspace/late" not in {f.path for f in done.artefacts["/workspace/**",].files}
+
+
+def test_a_turn_makes_at_most_sixteen_calls(play):
+    many = ("", [("bash", {"command": "echo >> /workspace/n"})] * 20)
+    done, told = play([many, Turn(Message("assistant", ""), malformed=("x",) * 40), DONE])
+    assert told[15] == "[exit code 0]" and told[16:20] == ["ignored: a turn makes at most 16 calls"] * 4
+    counters = done.trajectory.counters
+    assert (counters.tool_calls, counters.malformed_calls, counters.repeated_calls) == (17, 16, 15)
+    (lines,) = (f.data for f in done.artefacts["/workspace/**",].files if f.path == "/workspace/n")
+    assert lines == b"\n" * 16
 
 
 def test_limits_of_turns_and_tokens(play):

@@ -123,8 +123,8 @@ def calc(tmp_path):
         (ForbidPlan("kept", "changed", globs=("/workspace/tests/**",)),), (), reward, 1, {},
     )
 
-    def make(expect, failing=(), rows=1):
-        settings = {"expect": expect, "failing_at_start": list(failing), "roots": ["/workspace/src"]}
+    def make(expect=None, failing=None, rows=1):
+        settings = {"expect": expect, "failing_at_start": failing, "roots": ["/workspace/src"]}
         signals = {
             "passed": BOOL, "fraction": UNIT, "gain": UNIT, "failed": SignalPlan("int", "0", "100000", "down"),
         }

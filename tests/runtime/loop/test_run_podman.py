@@ -1,6 +1,5 @@
 """Whole runs in real sandboxes: a repository task, its lock, its calibration, and a killed runner."""
 
-
 import json
 import os
 import signal
@@ -24,23 +23,15 @@ pytestmark = pytest.mark.podman
 
 ADD, ZERO = "test_calc.py::test_add", "test_calc.py::test_zero"
 
-
-@pytest.fixture
-def locked(arun, calc, provider):
-    """The plan with what `learn` found out: ids as they are, not as this test would spell them."""
+def test_lock_run_and_calibration(arun, calc, provider, slim_image, tmp_path):
     found = arun(learn(calc("locked"), provider))
     assert found["problems"] == []
     tests = found["tests"]["mend"]["r0"]["tests"]
-    return found, tests, lambda **more: calc(tests["expect"], tests["failing_at_start"], **more)
-
-
-def test_lock_run_and_calibration(arun, provider, slim_image, locked, tmp_path):
-    found, tests, make_plan = locked
     assert found["images"] == {"slim": slim_image}
     assert [t.rpartition("/")[2] for t in tests["expect"]] == [ADD, ZERO]
     assert [t.rpartition("/")[2] for t in tests["failing_at_start"]] == [ADD]
 
-    result = arun(calibrate(make_plan(), provider, tmp_path / "runs"))
+    result = arun(calibrate(calc(tests["expect"], tests["failing_at_start"]), provider, tmp_path / "runs"))
     assert [str(m) for m in result.missed] == []
     assert set(result.outcomes) == {
         ("mend", p)
@@ -71,7 +62,7 @@ def test_lock_says_what_a_wrong_solution_costs(arun, calc, provider):
     assert any("mend/none has no solution" in p for p in found["problems"])
 
 
-def test_a_lost_sandbox_is_tried_again_in_a_new_one(arun, provider, locked, tmp_path):
+def test_a_lost_sandbox_is_tried_again_in_a_new_one(arun, calc, provider, tmp_path):
     class Flaky:
         """The real provider, whose first sandboxes vanish under the agent's feet."""
 
@@ -91,18 +82,17 @@ def test_a_lost_sandbox_is_tried_again_in_a_new_one(arun, provider, locked, tmp_
         async def close(self):
             pass
 
-    _, _, make_plan = locked
-    summary = arun(run(make_plan(), make("oracle"), RunConfig(), tmp_path / "a", Flaky(2)))
+    summary = arun(run(calc(), make("oracle"), RunConfig(), tmp_path / "a", Flaky(2)))
     assert (summary.total.passed, summary.total.invalid) == (1, 0)
-    summary = arun(run(make_plan(), make("oracle"), RunConfig(), tmp_path / "b", Flaky(3)))
+    summary = arun(run(calc(), make("oracle"), RunConfig(), tmp_path / "b", Flaky(3)))
     assert (summary.total.passed, summary.total.invalid) == (0, 1)
     with FileJournal(tmp_path / "b") as journal:
         (lost,) = journal.scan()
     assert lost.outcome is Outcome.INVALID and lost.reward is None and lost.reason.startswith("infrastructure: ")
-    summary = arun(run(make_plan(), make("oracle"), RunConfig(), tmp_path / "b", provider))
+    summary = arun(run(calc(), make("oracle"), RunConfig(), tmp_path / "b", provider))
     assert (summary.total.passed, summary.total.invalid, summary.ran) == (1, 0, 1)
     with pytest.raises(HostFault, match="2 episodes in a row"):
-        arun(run(make_plan(rows=9), make("oracle"), RunConfig(concurrency=1, give_up_after=2), tmp_path / "c", Flaky(99)))
+        arun(run(calc(rows=9), make("oracle"), RunConfig(concurrency=1, give_up_after=2), tmp_path / "c", Flaky(99)))
     with FileJournal(tmp_path / "c") as journal:
         assert len(list(journal.scan())) == 2
 
@@ -119,7 +109,7 @@ def test_a_fault_of_the_host_stops_the_run_with_nothing_sealed(arun, provider, c
             pass
 
     with pytest.raises(HostFault, match="not in the storage.*guerdon doctor"):
-        arun(run(calc(["x"], rows=20), make("oracle"), RunConfig(), tmp_path / "a", NoImage()))
+        arun(run(calc(rows=20), make("oracle"), RunConfig(), tmp_path / "a", NoImage()))
     assert (tmp_path / "a" / "trajectories.jsonl").read_bytes() == b""
 
 
@@ -159,11 +149,10 @@ except Interrupted:
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
-def test_a_runner_that_is_killed_or_stopped_goes_on_where_it_was(arun, provider, locked, tmp_path, how):
+def test_a_runner_that_is_killed_or_stopped_goes_on_where_it_was(arun, calc, provider, tmp_path, how):
     import pickle
 
-    _, _, make_plan = locked
-    plan, out = make_plan(rows=8), tmp_path / "run"
+    plan, out = calc(rows=5), tmp_path / "run"
     job = tmp_path / "job.pickle"
     job.write_bytes(pickle.dumps((plan.plan, plan.digest, list(plan.instances()), plan.assets.root, out)))
     runner = subprocess.Popen([sys.executable, "-c", RUNNER, str(job)], stdout=subprocess.PIPE, text=True)
@@ -177,17 +166,17 @@ def test_a_runner_that_is_killed_or_stopped_goes_on_where_it_was(arun, provider,
     assert runner.wait(60) == (130 if how == signal.SIGINT else -signal.SIGKILL)
     with FileJournal(out) as journal:
         kept = list(journal.scan())
-    assert told.count("sealed\n") <= len(kept) < 8
+    assert told.count("sealed\n") <= len(kept) < 5
     assert all(s.outcome is Outcome.PASS for s in kept)
     summary = arun(run(plan, make("oracle"), RunConfig(concurrency=2), out, provider))
-    assert summary.ran == 8 - len(kept) and (summary.total.passed, summary.total.invalid) == (8, 0)
+    assert summary.ran == 5 - len(kept) and (summary.total.passed, summary.total.invalid) == (5, 0)
     with FileJournal(out) as journal:
         again = list(journal.scan())
-    assert again[: len(kept)] == kept and len({s.trajectory.episode.row for s in again}) == 8
+    assert again[: len(kept)] == kept and len({s.trajectory.episode.row for s in again}) == 5
     assert json.loads((out / "summary.json").read_text())["complete"]
 
 
-def test_sandboxes_of_a_run_are_removed(arun, provider, locked, tmp_path):
+def test_sandboxes_of_a_run_are_removed(arun, calc, provider, tmp_path):
     made = []
 
     class Counts:
@@ -201,9 +190,8 @@ def test_sandboxes_of_a_run_are_removed(arun, provider, locked, tmp_path):
         async def close(self):
             pass
 
-    _, _, make_plan = locked
-    arun(run(make_plan(rows=2), make("oracle"), RunConfig(samples=2), tmp_path / "a", Counts()))
-    assert sorted(s.spec.role for s in made) == ["agent"] * 4 + ["verify"] * 4
+    arun(run(calc(), make("oracle"), RunConfig(samples=2), tmp_path / "a", Counts()))
+    assert sorted(s.spec.role for s in made) == ["agent"] * 2 + ["verify"] * 2
 
     async def gone(sandbox):
         with pytest.raises(SandboxFault):
