@@ -30,5 +30,9 @@ async def verify(given: VerifyInput) -> Verdict:
         known = ", ".join(sorted(KINDS))
         return invalid(f"verifier {given.plan.name}: no kind `{given.plan.kind}` runs here; there are {known}")
     started = time.monotonic()
-    verdict = checked(given.plan, await kind.run(given))
+    try:
+        verdict = checked(given.plan, await kind.run(given))
+    except (ValueError, TypeError, LookupError, ArithmeticError) as error:
+        # A setting that the compiler let through, or a defect of a kind: never a score.
+        verdict = invalid(f"verifier {given.plan.name} is defective: {type(error).__name__}: {error}; report it")
     return dataclasses.replace(verdict, seconds=time.monotonic() - started)

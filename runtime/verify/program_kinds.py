@@ -22,14 +22,15 @@ _LAUNCHER = f"""#!/bin/sh
 PATH={harness.PATH}
 exec 3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-
 exec env -i PATH="$PATH" HOME=/tmp LANG=C.UTF-8 \\
-  setpriv --reuid=1000 --regid=1000 --clear-groups --no-new-privs --inh-caps=-all --bounding-set=-all -- "$@"
+  setpriv --reuid=1000 --regid=1000 --clear-groups --no-new-privs --inh-caps=-all -- "$@"
 """
 _LOST: dict[str, Value] = {"passed": False, "exit_code": Fraction(-1)}
 
 
 class Exec:
-    """Settings: `argv`, `exit` (0), `stdin`. Signals: `passed`, `exit_code` in -255..255 (-9: ended by the limit).
+    """Settings: `argv`, `exit` (0; null: any), `stdin`.
 
+    Signals: `passed`, `exit_code` in -255..255 (-9: ended by the limit).
     With hidden files the program is the pack's own check and runs as uid 0; it starts candidate programs through
     `$GUERDON_CANDIDATE`. Without, it runs as uid 1000.
     """
@@ -43,14 +44,13 @@ class Exec:
         command = argv
         if given.artefacts.problem is not None:
             return failed(_LOST, f"the artefacts cannot be verified: {given.artefacts.problem}")
-        expected = int(str(given.plan.settings.get("exit", 0)))
+        wanted = given.plan.settings.get("exit", 0)
 
         async def attempt(now: VerifyInput) -> Verdict:
             result = await _run(now, command, trusted=bool(now.hidden))
-            signals = _signals(result, _code(result) == expected and not result.timed_out)
-            if signals["passed"]:
-                return Verdict(Outcome.PASS, signals)
-            return failed(signals, _how(result, str(expected)), result.stdout + result.stderr)
+            why = _mismatch(result, wanted)
+            signals = _signals(result, not why)
+            return Verdict(Outcome.PASS, signals) if not why else failed(signals, why, result.stdout + result.stderr)
 
         return await settle(given, attempt, _LOST)
 
@@ -75,7 +75,7 @@ class Stdout:
 
         async def attempt(now: VerifyInput) -> Verdict:
             result = await _run(now, command, trusted=False, output=4 * len(text.encode()) + 1_000_000)
-            why = _mismatch(result, settings.get("exit", 0))
+            why = _mismatch(result, settings.get("exit", 0)) or ("it wrote too much" if result.truncated else "")
             if not why:
                 try:
                     why = "" if same(result.stdout.decode(), text, close) else "the output is not the expected one"
@@ -127,11 +127,7 @@ def _signals(result: ExecResult, passed: bool) -> dict[str, Value]:
     return {"passed": passed, "exit_code": Fraction(_code(result))}
 
 
-def _how(result: ExecResult, expected: str) -> str:
-    return "it took too long" if result.timed_out else f"it ended with exit code {_code(result)}, not {expected}"
-
-
 def _mismatch(result: ExecResult, wanted: Json) -> str:
     if result.timed_out or (wanted is not None and str(_code(result)) != str(wanted)):
-        return _how(result, str(wanted))
-    return "it wrote too much" if result.truncated else ""
+        return "it took too long" if result.timed_out else f"it ended with exit code {_code(result)}, not {wanted}"
+    return ""

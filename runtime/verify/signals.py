@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from fractions import Fraction
 
+from guerdon.compiler.plan.evaluate import EvaluationError, evaluate
 from guerdon.compiler.plan.expr import Symbol, Value
 from guerdon.compiler.plan.schema import SignalPlan, VerifierPlan
 from guerdon.runtime.contracts.trajectory import Outcome, Verdict
@@ -45,13 +46,11 @@ def _wrong(name: str, declared: SignalPlan, value: Value | None) -> str:
 def _broken_fact(plan: VerifierPlan, verdict: Verdict) -> str:
     if not plan.facts:
         return ""
-    from guerdon.compiler.plan.evaluate import evaluate
-
     env = {Symbol("signal", ("", name)): value for name, value in verdict.signals.items()}
     for index, fact in enumerate(plan.facts, 1):
         try:
             holds = evaluate(fact, env)
-        except (KeyError, ValueError, TypeError, ArithmeticError) as error:
+        except EvaluationError as error:
             return f"fact {index} cannot be evaluated: {error}"
         if holds is not True:
             told = ", ".join(f"{n} = {v}" for n, v in sorted(verdict.signals.items()))

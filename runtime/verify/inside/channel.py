@@ -129,7 +129,7 @@ class Channel:
         for key, stream in (("o", sys.stdout), ("s", sys.stderr)):
             text = message.get(key)
             if type(text) is str and text:
-                stream.write(text)
+                stream.write(text.encode("utf-8", "replace").decode())
         reader = Reader(self.unopaque, dict(sent))
         try:
             for number, tree in message.get("m") or ():
@@ -156,6 +156,10 @@ class Channel:
         except Exception as error:  # noqa: BLE001 - what the test's function raises goes to the candidate
             known = [c.__name__ for c in type(error).__mro__ if getattr(builtins, c.__name__, None) is c]
             return {"return": None, "raise": [known[0], str(error)]}
+        except BaseException:
+            # The test ends in the middle of a call: what the child would still answer must not reach the next one.
+            self.stop()
+            raise
 
     def keep(self, function: Callable[..., Any]) -> int:
         """The number by which the child may call a function of the test's."""

@@ -198,7 +198,10 @@ class Child:
     def failure(self, error: BaseException) -> Any:
         """An exception as data: its class, its arguments where they are data, its text, the object itself."""
         try:
-            args: Any = Writer(_no_objects).write(tuple(error.args))
+            given = tuple(error.args)
+            if isinstance(error, OSError) and len(given) == 2 and isinstance(error.filename, str):
+                given = (*given, error.filename)
+            args: Any = Writer(_no_objects).write(given)
         except Exception:  # noqa: BLE001 - arguments that cannot cross are left out
             args = None
         try:
@@ -222,6 +225,30 @@ def _import_path(name: str, path: str) -> Any:
     return module
 
 
+_replaced: dict[tuple[str, str], Any] = {}
+
+
+def _set(target: Any, name: str, value: Any) -> None:
+    """Set an attribute; what a test replaces in a module is kept, see `_delete`."""
+    if isinstance(target, type(sys)):
+        key = (target.__name__, name)
+        if key not in _replaced and name in target.__dict__:
+            _replaced[key] = target.__dict__[name]
+        elif key in _replaced and _replaced[key] is value:
+            del _replaced[key]
+    setattr(target, name, value)
+
+
+def _delete(target: Any, name: str) -> None:
+    """Delete an attribute; one that a test replaced comes back: so pytest's and mock's patches undo themselves on an
+    object in whose own `__dict__` (which is the parent's) they found nothing."""
+    key = (getattr(target, "__name__", ""), name)
+    if isinstance(target, type(sys)) and key in _replaced:
+        setattr(target, name, _replaced.pop(key))
+    else:
+        delattr(target, name)
+
+
 def _run_coroutine(value: Any) -> Any:
     return importlib.import_module("asyncio").run(value)
 
@@ -233,7 +260,7 @@ def _public(value: Any) -> list[str]:
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "import": importlib.import_module, "import_path": _import_path, "reload": importlib.reload,
-    "get": getattr, "set": setattr, "del": delattr, "dir": dir, "public": _public,
+    "get": getattr, "set": _set, "del": _delete, "dir": dir, "public": _public,
     "call": lambda function, args, kwargs: function(*args, **kwargs),
     "len": len, "iter": iter, "next": next, "str": str, "repr": repr, "format": format, "int": int,
     "float": float, "complex": complex, "isinstance": isinstance, "issubclass": issubclass, "round": round,

@@ -17,10 +17,11 @@ from typing import Any
 
 DEPTH = 120
 """Levels of nesting that may cross."""
-NODES = 2_000_000
-"""Values in one message."""
-FRAME = 32 * 1024 * 1024
-"""Bytes of one message."""
+NODES = 500_000
+"""Containers in one message, and items of all its containers that are no plain scalars."""
+FRAME = 8 * 1024 * 1024
+"""Bytes of one message: read into objects it takes up to some twenty times that, and the parent must never be the one
+that runs out of memory."""
 INT_BITS = 4_000_000
 """Size of the largest integer that may cross: more would only be a way to waste the parent's time."""
 SMALL = 1 << 53
@@ -50,17 +51,23 @@ def dump(tree: Any) -> bytes:
         raise Unsendable(f"the value cannot be sent: {type(error).__name__}") from None
     if len(data) > FRAME:
         raise Unsendable(f"the value takes {len(data)} bytes, more than {FRAME}")
+    if _brackets(data) > 4 * NODES:
+        raise Unsendable("the value holds too many items")
     return data
 
 
 def load(data: bytes) -> Any:
     """Read a message's JSON. Raises Garbage on anything else."""
-    if len(data) > FRAME:
+    if len(data) > FRAME or _brackets(data) > 4 * NODES:
         raise Garbage(f"a message of {len(data)} bytes")
     try:
         return json.loads(data.decode("ascii"), parse_constant=_no_constant)
     except (ValueError, RecursionError, MemoryError) as error:
         raise Garbage(f"not a message: {type(error).__name__}") from None
+
+
+def _brackets(data: bytes) -> int:
+    return data.count(b"[") + data.count(b"{")
 
 
 def _no_constant(name: str) -> None:
@@ -105,9 +112,6 @@ class Writer:
         return self._content(value, type(value), DEPTH)
 
     def _items(self, values: Any, depth: int) -> list[Any]:
-        self.left -= len(values)
-        if self.left < 0:
-            raise Unsendable("the value holds too many items")
         return [self.write(v, depth - 1) for v in values]
 
     def _mutable(self, value: Any, kind: Any, depth: int) -> Any:
@@ -144,7 +148,7 @@ class Writer:
                 return [tag, str(value)]
         for tag, name in _ISO.items():
             if kind is _loaded("datetime", name) and getattr(value, "tzinfo", None) in (None, _utc()):
-                return [tag, value.isoformat()]
+                return [tag, value.isoformat(), getattr(value, "fold", 0)]
         if kind is _loaded("datetime", "timedelta"):
             return ["timedelta", [value.days, value.seconds, value.microseconds]]
         if kind in (_loaded("collections", "Counter"), _loaded("collections", "OrderedDict")):
@@ -212,15 +216,9 @@ class Reader:
     def _items(self, trees: Any, depth: int) -> list[Any]:
         if type(trees) is not list:
             raise Garbage("items that are no list")
-        self.left -= len(trees)
-        if self.left < 0:
-            raise Garbage("too many items")
         return [self.read(t, depth - 1) for t in trees]
 
     def _pairs(self, trees: Any, depth: int) -> list[tuple[Any, Any]]:
-        self.left -= len(trees)
-        if self.left < 0:
-            raise Garbage("too many items")
         return [(self.read(k, depth - 1), self.read(v, depth - 1)) for k, v in trees]
 
     def _tagged(self, tag: str, rest: list[Any], depth: int) -> Any:
@@ -306,7 +304,12 @@ def _read_fraction(rest: list[Any]) -> Any:
 
 
 def _read_iso(tag: str) -> Callable[[list[Any]], Any]:
-    return lambda rest: _class("datetime", _ISO[tag]).fromisoformat(*rest)
+    def read(rest: list[Any]) -> Any:
+        text, fold = rest
+        value = _class("datetime", _ISO[tag]).fromisoformat(text)
+        return value.replace(fold=fold) if fold else value
+
+    return read
 
 
 def _read_timedelta(rest: list[Any]) -> Any:

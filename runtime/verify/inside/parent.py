@@ -60,7 +60,7 @@ def _run(job: dict[str, Any]) -> dict[str, Any]:
 
     imports = Imports(Remote(channel), trusted)
     imports.install()
-    recorder = Recorder(channel.faults, rights)
+    recorder = Recorder(channel.faults, rights, end)
     temporary = Path("/tmp", f"verify-{os.getpid()}")
     guard.install(rights, trusted, imports.is_trusted, channel.faults)
     _alarm(end, rights.uid, TimeUp)

@@ -28,6 +28,9 @@ _ASKABLE = frozenset(
 )  # fmt: skip
 """The special names that a test may ask for by name."""
 
+_BY_NAME = frozenset("__eq__ __ne__ __lt__ __le__ __gt__ __ge__ __bool__ __contains__ __hash__ __init__".split())
+"""Of these, the ones that a handle itself has: asked of the candidate only where they are named."""
+
 
 def askable(name: str) -> bool:
     """Whether an attribute is the candidate's business, and not the interpreter's or the test runner's."""
@@ -47,6 +50,12 @@ class Handle:
         for name, value in (("remote", remote), ("number", number), ("sort", sort), ("origin", None)):
             object.__setattr__(self, "_g_" + name, value)
         object.__setattr__(self, "_g_epoch", remote.channel.epoch)
+
+    def __getattribute__(self, name: str) -> Any:
+        # `x == y` finds the methods below; `x.__eq__(y)`, written out, is a test that asks for the candidate's own.
+        if name in _BY_NAME:
+            return _ask(self, "get", self, name)
+        return object.__getattribute__(self, name)
 
     # -- asked of the child ---------------------------------------------------------------------------------------
     def __getattr__(self, name: str) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from typing import Any
 
 import pytest
@@ -22,8 +23,8 @@ class TimeUp(BaseException):
 class Recorder:
     """The plugin that sees every item's outcome; `faults` is the channel's list."""
 
-    def __init__(self, faults: list[str], rights: Rights) -> None:
-        self.faults, self.rights = faults, rights
+    def __init__(self, faults: list[str], rights: Rights, end: float) -> None:
+        self.faults, self.rights, self.end = faults, rights, end
         self.collected: list[str] = []
         self.outcomes: dict[str, str] = {}
         self.reasons: dict[str, str] = {}
@@ -43,6 +44,14 @@ class Recorder:
     def pytest_pycollect_makeitem(self, collector: Any, name: str, obj: Any) -> Any:
         """Nothing that the candidate defines is a test."""
         return [] if type(obj) is Handle else None
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: Any, nextitem: Any) -> Any:
+        """Past the end nothing starts any more."""
+        if time.monotonic() < self.end:
+            return None
+        self._note(item.nodeid, "failed", "the verification's time was over before it began")
+        return True
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_fixture_setup(self, fixturedef: Any, request: Any) -> Any:
@@ -108,7 +117,7 @@ def _last_line(longrepr: Any) -> str:
 def run(tests: str, temporary: str, recorder: Recorder) -> None:
     """Run every test below a folder; what is not in the recorder afterwards did not run."""
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
-    plain = "cacheprovider terminal junitxml pastebin doctest debugging stepwise faulthandler nose setuponly setupplan"
+    plain = "cacheprovider terminal junitxml pastebin doctest stepwise faulthandler nose setuponly setupplan"
     options = [opt for name in plain.split() for opt in ("-p", f"no:{name}")]
     try:
         pytest.main(

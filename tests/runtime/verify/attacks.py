@@ -136,7 +136,8 @@ PROC = """
 import os, glob
 for pid in ["self", os.getppid(), 1]:
     for path in [f"/proc/{pid}/environ", f"/proc/{pid}/cmdline", f"/proc/{pid}/mem", *glob.glob(f"/proc/{pid}/fd/*"),
-                 *glob.glob(f"/proc/{pid}/root/grader/**/*.py", recursive=True), *glob.glob(f"/proc/{pid}/cwd/**/test_*.py")]:
+                 *glob.glob(f"/proc/{pid}/root/grader/**/*.py", recursive=True),
+                 *glob.glob(f"/proc/{pid}/cwd/**/test_*.py")]:
         try:
             with open(path, "rb") as f: learn(f.read(1000000).decode("latin-1"))
         except (OSError, OverflowError): pass
@@ -144,7 +145,8 @@ for pid in ["self", os.getppid(), 1]:
 FDS = """
 import os
 for fd in range(0, 256):
-    for trick in (lambda: os.pread(fd, 1000000, 0), lambda: open(f"/dev/fd/{fd}", "rb").read(100000) if fd > 40 else b""):
+    for trick in (lambda: os.pread(fd, 1000000, 0),
+                  lambda: open(f"/dev/fd/{fd}", "rb").read(100000) if fd > 40 else b""):
         try: learn(trick().decode("latin-1"))
         except (OSError, ValueError): pass
 """
@@ -165,7 +167,8 @@ ATTACKS = [
     Attack("exit where any exception would do", ORACLE + "import os\ndef check(): os._exit(0)", reason="exit code 0",
            naive=True),
     Attack("exit in atexit", IDLE + "import atexit, os\natexit.register(os._exit, 0)"),
-    Attack("exit in a thread", IDLE + "import threading, os\nthreading.Timer(0.0, os._exit, (0,)).start()"),
+    Attack("exit in a thread",
+           IDLE + "import threading, os\nthreading.Timer(0.0, os._exit, (0,)).start()"),
     Attack("sys.exit at import", "import sys\nsys.exit(0)", reason="sys.exit"),
     Attack("sys.exit in the function", IDLE + "import sys\ndef total(xs): sys.exit(0)", reason="SystemExit"),
     Attack("keyboard interrupt", IDLE + "def total(xs): raise KeyboardInterrupt", reason="KeyboardInterrupt"),
@@ -183,16 +186,19 @@ ATTACKS = [
     Attack("pytest.ini", IDLE, {"pytest.ini": "[pytest]\naddopts = -p evil", "evil.py": HOOK}),
     Attack("pyproject", IDLE, {"pyproject.toml": "[tool.pytest.ini_options]\naddopts = '--co -q'"}),
     Attack("sitecustomize and pth", IDLE, {
-        "sitecustomize.py": "import os, sys\nif 'pytest' in sys.orig_argv: os._exit(0)", "usercustomize.py": PATCHED, "x.pth": "import sitecustomize",
+        "sitecustomize.py": "import os, sys\nif 'pytest' in sys.orig_argv: os._exit(0)",
+        "usercustomize.py": PATCHED, "x.pth": "import sitecustomize",
         "src/sitecustomize.py": PATCHED}, naive=True),
     Attack("walks the stack", GREP + WALK, naive=True),
     Attack("reads proc", GREP + PROC),
     Attack("reads descriptors", GREP + FDS),
     Attack("reads the hidden tests", GREP + READ),
     Attack("forges a verdict", FORGE + IDLE),
-    Attack("garbage on the channel", IDLE + "import os\ndef total(xs):\n  for fd in range(3, 64):\n    try: os.write(fd, "
+    Attack("garbage on the channel",
+           IDLE + "import os\ndef total(xs):\n  for fd in range(3, 64):\n    try: os.write(fd, "
            "b'\\0\\0\\0\\4nope' * 9)\n    except OSError: pass", reason="garbage"),
-    Attack("an endless message", IDLE + "import os\ndef total(xs):\n  for fd in range(3, 64):\n    try: os.write(fd, "
+    Attack("an endless message",
+           IDLE + "import os\ndef total(xs):\n  for fd in range(3, 64):\n    try: os.write(fd, "
            "b'\\xff' * 9)\n    except OSError: pass", reason="garbage"),
     Attack("infinite loop", IDLE + "def total(xs):\n  while True: pass", reason="took more than"),
     Attack("memory hog", IDLE + "def total(xs): return [bytearray(1 << 26) for _ in range(1 << 14)]"),
@@ -207,7 +213,8 @@ ATTACKS = [
     Attack("pytest.skip", "class Skipped(Exception): pass\n" + IDLE + "def total(xs):\n  try:\n    import pytest; "
            "pytest.skip('no')\n  except ImportError: import unittest; raise unittest.SkipTest('no')"),
     Attack("skips at import", "import unittest\nraise unittest.SkipTest('no')"),
-    Attack("skips everywhere", "import unittest\ndef total(*a): raise unittest.SkipTest('no')\nname = ratio = check = total",
+    Attack("skips everywhere",
+           "import unittest\ndef total(*a): raise unittest.SkipTest('no')\nname = ratio = check = total",
            naive=True),
     Attack("deep value", IDLE + "def total(xs):\n  v = []\n  for _ in range(100000): v = [v]\n  return v",
            reason="nested too deep"),
@@ -217,4 +224,5 @@ ATTACKS = [
     Attack("replies twice", IDLE + "import os\ndef total(xs):\n  os.fork()\n  return 6137"),
     Attack("deep recursion", IDLE + "def total(xs): return total(xs)", reason="RecursionError"),
 ]
-BOMB = Attack("fork bomb", IDLE + "import os\ndef total(xs):\n  while True:\n    try: os.fork()\n    except OSError: pass")
+BOMB = Attack("fork bomb",
+              IDLE + "import os\ndef total(xs):\n  while True:\n    try: os.fork()\n    except OSError: pass")

@@ -11,7 +11,6 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -49,11 +48,16 @@ class Lab:
         return root
 
     def verify(self, solution: Mapping[str, str], hidden: Mapping[str, str], call_wall: float = 5.0,
-               wall: float = 25.0, memory: int = 1 << 30, **more: Any) -> Report:
+               wall: float = 25.0, memory: int = 1 << 30, open_workdir: bool = False) -> Report:
         work = self.write("work", solution)
         tests = self.write("grader/tests", hidden)
+        for file in tests.rglob("*"):
+            file.chmod(0o600)
+        if open_workdir:
+            for path in (work, *work.rglob("*")):
+                os.chown(path, UID, UID)
         job = {"nonce": "f00d", "tests": str(tests), "roots": None, "workdir": str(work), "uid": UID, "gid": UID,
-               "processes": 24, "memory": memory, "call_wall": call_wall, "wall": wall, **more}
+               "processes": 24, "memory": memory, "call_wall": call_wall, "wall": wall}
         done = subprocess.run(
             [PYTHON, "-I", "-B", str(self.base / "grader/harness/main.py")], input=json.dumps(job).encode(),
             env={"PATH": "/usr/bin:/bin"}, capture_output=True, timeout=wall + 20, check=False, cwd="/",

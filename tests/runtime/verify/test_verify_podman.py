@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from guerdon.compiler.plan.schema import VerifierPlan
-from guerdon.runtime.contracts.sandbox import Artefact, Artefacts, PutFile, Resources, SandboxSpec
+from guerdon.runtime.contracts.sandbox import Artefact, Artefacts, PutFile, Resources, SandboxFault, SandboxSpec
 from guerdon.runtime.contracts.trajectory import Outcome
 from guerdon.runtime.contracts.verifier import VerifyInput
 from guerdon.runtime.verify import verify
@@ -51,8 +51,9 @@ def check(arun, provider, slim_image):
         return arun(verify(given))
 
     yield run
+    assert opened
     for sandbox in opened:
-        with pytest.raises(Exception):
+        with pytest.raises(SandboxFault):
             arun(sandbox.run(["true"]))
 
 
@@ -64,7 +65,8 @@ def test_the_oracle_passes(check):
 
 
 def test_a_part_is_a_part(check):
-    verdict = check({"solution.py": attacks.IDLE + "def total(xs): return 6137"}, expect=EXPECT, failing_at_start=EXPECT[:2])
+    part = attacks.IDLE + "def total(xs): return 6137"
+    verdict = check({"solution.py": part}, expect=EXPECT, failing_at_start=EXPECT[:2])
     assert verdict.outcome is Outcome.FAIL
     assert verdict.signals == {"passed": False, "fraction": Fraction(1, 4), "gain": Fraction(1, 2), "failed": 3}
     assert "test_x.py::test_name" in verdict.evidence
@@ -83,3 +85,56 @@ def test_attack_fails(check, name):
     assert verdict.outcome is Outcome.FAIL, verdict
     assert verdict.signals["passed"] is False
     assert attack.reason in verdict.evidence
+
+
+def outcome(verdict):
+    return verdict.outcome.value, int(verdict.signals["exit_code"]) if "exit_code" in verdict.signals else None
+
+
+def test_exec_runs_the_candidate_without_rights(check):
+    script = "import os, sys\nsys.exit(0 if os.getuid() == 1000 and sorted(os.environ) == ['HOME', 'LANG', 'PATH'] else 3)"
+    for code, want in ((script, ("pass", 0)), ("raise SystemExit(7)", ("fail", 7)), ("while True: pass", ("fail", -9))):
+        verdict = check({"main.py": code}, "exec", hidden={}, wall_ms=2000, argv=["python3", "-B", "main.py"])
+        assert outcome(verdict) == want, verdict
+
+
+def test_a_trusted_check_drops_rights_for_the_candidate(check):
+    judge = ("import os, subprocess, sys\nassert os.getuid() == 0\n"
+             "def ask(*argv): return subprocess.run([os.environ['GUERDON_CANDIDATE'], *argv], capture_output=True, text=True)\n"
+             "assert ask('cat', '/grader/check.py').returncode != 0\n"
+             "sys.exit(ask('python3', 'main.py', '20').stdout.split() != ['1000', '40'])\n")
+    main = "import os, sys\nprint(os.getuid(), int(sys.argv[1]) * 2)"
+    for code, want in ((main, "pass"), (main.replace("* 2", "* 3"), "fail"), ("import os\nos._exit(0)", "fail")):
+        verdict = check({"main.py": code}, "exec", hidden={"/grader/check.py": judge}, argv=["python3", "/grader/check.py"])
+        assert verdict.outcome.value == want, verdict
+
+
+def test_stdout_is_compared_outside(check):
+    program = "print(sum(map(int, input().split())), 0.1 + 0.2)"
+    settings = {"run": ["python3", "main.py"], "stdin": "1 2 3\n", "expected": "6 0.3"}
+    def say(code, **more):
+        return check({"main.py": code}, "stdout", hidden={}, **{**settings, **more})
+    assert outcome(say(program)) == ("fail", 0)
+    assert outcome(say(program, compare="number", close="1/1000000")) == ("pass", 0)
+    assert outcome(say("print('6 0.3')\nraise SystemExit(1)")) == ("fail", 1)
+    assert outcome(say("print('6 0.3')\nraise SystemExit(1)", exit=None)) == ("pass", 1)
+    flood = say("import sys\nwhile True: sys.stdout.write('6 0.3 ' * 100000)", wall_ms=2000)
+    assert flood.outcome is Outcome.FAIL
+    assert len(flood.evidence.encode()) <= 4096
+
+
+def test_what_was_not_handed_in_is_not_there(check):
+    probe = ("import os\nassert not os.path.exists('old.py')\nassert open('kept.txt').read() == 'env'\n"
+             "for path in ('main.py', 'kept.txt'):\n  try: open(path, 'w')\n  except OSError: continue\n  raise SystemExit(9)\n"
+             "try: os.rename('main.py', 'x.py')\nexcept OSError: raise SystemExit(0)\nraise SystemExit(8)")
+    environment = (PutFile("/workspace/old.py", b""), PutFile("/workspace/kept.txt", b"env"))
+    verdict = check({"main.py": probe}, "exec", hidden={}, collect=("/workspace/*.py",), environment=environment,
+                    argv=["python3", "-B", "main.py"])
+    assert outcome(verdict) == ("pass", 0), verdict
+
+
+def test_artefacts_that_do_not_fit_are_the_candidates_doing(check):
+    oracle = handed_in({"solution.py": attacks.ORACLE})
+    big = Artefacts(tuple(Artefact(f"/workspace/{n}", bytes(1 << 24), 0o644, "") for n in range(6)), "big")
+    assert check({}, artefacts=big, control=oracle).outcome is Outcome.FAIL
+    assert check({}, artefacts=big).outcome is Outcome.INVALID
