@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
+from guerdon.compiler.plan.schema import InstancePlan
 from guerdon.runtime.contracts.plan import LoadedPlan
 from guerdon.runtime.contracts.policy import MessagePolicy
 from guerdon.runtime.contracts.sandbox import SandboxProvider
@@ -86,8 +87,12 @@ def check(plan: LoadedPlan, cfg: RunConfig) -> None:
 
 
 def jobs(shop: Workshop) -> Iterator[Job]:
-    """The episodes of a run, always in the same order: rows, then variants, then samples."""
+    """The episodes of a run, always in the same order: rows, then variants, then samples.
+
+    Raises RunError at a row that is not locked yet.
+    """
     for instance in selected(shop.plan.instances(), shop.cfg):
+        _refuse_unlocked(shop.plan.plan.pack, instance)
         for variant in shop.policy.variants(shop.occasion(instance)):
             for sample in range(shop.cfg.samples):
                 seed = episode_seed(shop.cfg.seed, instance.task, instance.row, sample)
@@ -119,6 +124,15 @@ async def _episodes(
 
     todo = (job for job in jobs(shop) if not journal.is_sealed(job.spec))
     await run_jobs(todo, work, shop.cfg.concurrency or default_admission(), stop)
+
+
+def _refuse_unlocked(pack: str, instance: InstancePlan) -> None:
+    unlocked = [v.name for v in instance.verify if v.settings.get("expect") == "locked"]
+    if unlocked:
+        raise RunError(
+            f"{instance.task}/{instance.row} is not locked: which tests of `{unlocked[0]}` must pass is not known "
+            f"yet; run `guerdon lock` on the pack {pack}"
+        )
 
 
 def _nothing(shop: Workshop) -> str:

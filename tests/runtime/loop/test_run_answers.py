@@ -133,6 +133,13 @@ def test_an_unknown_kind_is_invalid_and_not_a_score(sums, tmp_path):
     assert go(sums, tmp_path / "run", rows=("r0",)).total.passed == 1
 
 
+def test_a_row_that_is_not_locked_is_refused(calc, tmp_path):
+    with pytest.raises(RunError, match="mend/r0 is not locked.*guerdon lock"):
+        go(calc("locked"), tmp_path / "run")
+    with pytest.raises(RunError, match="guerdon lock"):
+        asyncio.run(calibrate(calc("locked"), None, tmp_path / "runs"))
+
+
 def test_seeds_depend_on_the_episode_alone():
     seeds = {episode_seed(0, "t", row, n) for row in ("a", "b") for n in range(50)}
     assert len(seeds) == 100 and all(0 <= s < 2**63 for s in seeds)
