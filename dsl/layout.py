@@ -113,13 +113,22 @@ class Layout:
     def _line_end(self, index: int, token: Token) -> None:
         after = self.raw[index + 1].kind if index + 1 < len(self.raw) else "$END"
         before = self._before()
-        if before in INFIX or (after in _NOT_BEFORE and not self._is_key(index + 1)):
+        if before in INFIX and (self._in_bracket() or not self._must_begin(index + 1)):
+            return
+        if after in _NOT_BEFORE and not self._is_key(index + 1):
             return
         if self._in_bracket():
             if before in OPENERS or not self._begins_statement(index + 1):
                 return
             self._close_brackets(token.start)
         self._separate(token.start, token.end)
+
+    def _must_begin(self, index: int) -> bool:
+        """Whether a raw token can only begin a statement, so that an operator before it is left dangling."""
+        kinds = [t.kind for t in self.raw[index : index + 2]]
+        if not kinds or kinds[0] in ("ENSURE", "FACT", "RBRACE"):
+            return True
+        return kinds[0] == "NAME" and kinds[1:] in (["EQUAL"], ["NAME"], ["STRING"])
 
     def _is_key(self, index: int) -> bool:
         """Whether a reserved word stands where a key should: `with = 3` continues no line."""

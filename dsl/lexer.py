@@ -229,6 +229,8 @@ class Lexer:
         if harmful := _HARMFUL.match(self.text, start):  # reported already
             return harmful.end()
         if self.text[start].isalpha():
+            if self.tokens and self.tokens[-1].kind == "NAME" and self.tokens[-1].end == start:
+                start = self.tokens.pop().start
             self._stray(start, end, "names are made of a-z, A-Z, 0-9 and `_`; other letters need a string")
             return self._add("NAME", start, end)
         self._stray(start, end, _HINTS.get(self.text[start], "delete it, or put it into a string"))

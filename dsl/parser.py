@@ -143,7 +143,7 @@ class _Parser:
     def _report(self, index: int) -> None:
         """Report the token, unless the lexer, the layout or this parser has reported this statement."""
         begin = self.tokens[min(self.begin, index)].start
-        line_end = self.source.text.find("\n", self.tokens[index].end)
+        line_end = self.source.text.find("\n", self.tokens[index].start)
         end = len(self.source.text) if line_end < 0 else line_end
         if self.silent or len(self.diagnostics) >= MAX_REPORTS:
             return

@@ -9,7 +9,7 @@ from guerdon.dsl.tokens import KEYWORDS, OPERATORS, VALUES, Token, called
 
 _SHOWN = 4
 _CLOSERS = ("RPAR", "RSQB", "RBRACE", "STR_TAIL")
-_ORDER = ("NAME", "NUMBER", "EQUAL", "COLON", "SEP", *_CLOSERS, "COMMA", "LBRACE")
+_ORDER = ("NAME", "NUMBER", "EQUAL", "COLON", "SEP", "COMMA", *_CLOSERS, "LBRACE")
 _COMPARES = frozenset("EQ NE LT LE GT GE".split())
 
 
@@ -29,11 +29,11 @@ def unexpected(source: Source, tokens: list[Token], index: int, expected: frozen
 def describe(expected: frozenset[str]) -> str:
     """The expected set for people: groups first, then single tokens, at most four."""
     rest, words = set(expected), []
-    if rest >= VALUES - {"NAME"}:
+    if {"MINUS", "STRING"} <= rest:
         words.append("a value")
         rest -= VALUES
-    elif {"NUMBER", "STRING", "LSQB"} <= rest:
-        words += ["a name" if "NAME" in rest else "a value"]
+    elif {"NUMBER", "STRING"} <= rest:  # behind the first word of a statement
+        words.append("a name")
         rest -= VALUES
     elif {"ENSURE", "FACT"} <= rest:
         return "a statement"
@@ -58,6 +58,8 @@ def _text(source: Source, token: Token) -> str:
 
 
 def _found(source: Source, token: Token) -> str:
+    if token.kind in ("STR_MID", "STR_TAIL"):
+        return "`}`"
     if token.kind != "SEP":
         return "a string" if token.kind in ("STRING", "STR_HEAD") else _text(source, token)
     following = source.text[token.start : token.start + 1]
@@ -78,11 +80,19 @@ def _help(source: Source, tokens: list[Token], index: int, expected: frozenset[s
         return "names have no `-`: write `_`", "_"
     if token.kind in _COMPARES and "AND" in expected:
         return "comparisons do not chain: write `a < b and b < c`", None
+    parts = tokens[max(0, index - 3) : index]
+    if [t.kind for t in parts] == ["NAME", "MINUS", "NAME"] and parts[0].end + 1 == parts[2].start:
+        return "names have no `-`: write `_`", None
     word = source.text[token.start : token.end]
-    if word in KEYWORDS and ("NAME" in expected or before.kind in ("SEP", "LBRACE")):
+    is_key = "NAME" in expected and tokens[min(index + 1, len(tokens) - 1)].kind in ("EQUAL", "COLON")
+    if word in KEYWORDS and (is_key or before.kind in ("SEP", "LBRACE")):
         return f'`{word}` is a reserved word; as a key it stands in quotes: `"{word}"`', None
     if token.kind == "NAME" and before.kind == "NAME" and {"COLON", "COMMA"} <= expected:
         return "a parameter is `name: type`, an argument `value` or `name = value`", None
+    if token.kind == "LBRACE" and "NUMBER" in expected:
+        return "no value begins with `{`: write a block, `key { … }`", None
+    if token.kind in VALUES and "COMMA" in expected:
+        return "put `,` between two elements", None
     return _general_help(before, expected), None
 
 

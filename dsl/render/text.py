@@ -9,6 +9,7 @@ from guerdon.dsl.diagnostic import Diagnostic, Severity
 from guerdon.dsl.source import Span
 
 TAB = 4
+_INVISIBLE = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs"))
 
 
 def harmless(text: str) -> str:
@@ -21,7 +22,7 @@ def harmless(text: str) -> str:
 def _shown(char: str) -> str:
     if char == "\t":
         return " " * TAB
-    if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"):
+    if char != " " and unicodedata.category(char) in _INVISIBLE:
         return f"\\u{{{ord(char):x}}}"
     return char
 
