@@ -49,13 +49,13 @@ def _job(given: VerifyInput, sandbox: Sandbox, wall: float) -> dict[str, Any]:
     settings = given.plan.settings
     # The candidate gets half of the sandbox's processes: the parent must always be able to start one more.
     return {
-        "tests": tests_folder([f.path for f in given.hidden]), "roots": settings.get("roots"),
+        "tests": hidden_folder([f.path for f in given.hidden]), "roots": settings.get("roots"),
         "workdir": given.workdir, "uid": 1000, "gid": 1000, "processes": max(8, sandbox.spec.resources.pids // 2),
         "memory": 0, "call_wall": int(str(settings.get("call_wall_ms") or 10_000)) / 1000, "wall": wall,
     }  # fmt: skip
 
 
-def tests_folder(paths: Sequence[str]) -> str:
+def hidden_folder(paths: Sequence[str]) -> str:
     """The folder that test ids are relative to: `/grader/tests`, or the one that holds all hidden files."""
     usual = GRADER + "/tests"
     if any(p.startswith(usual + "/") for p in paths):

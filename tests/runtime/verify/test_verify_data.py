@@ -17,18 +17,18 @@ from guerdon.runtime.contracts.verifier import VerifyInput
 from guerdon.runtime.verify import KINDS, compare, harness, verify
 from guerdon.runtime.verify.evidence import LIMIT, clean
 from guerdon.runtime.verify.placement import collected, place
-from guerdon.runtime.verify.pytest_kind import _signals, tests_folder
+from guerdon.runtime.verify.pytest_kind import _signals, hidden_folder
 from guerdon.runtime.verify.settle import Unclear, failed, settle
 from guerdon.runtime.verify.signals import checked
 
 NOTHING = Artefacts((), "d")
 
 
-def given_for(kind, text=None, submitted=True, hidden=(), artefacts=NOTHING, control=None, signals=None, facts=(), **settings):
+def given_for(kind, text=None, submitted=True, hidden=(), artefacts=NOTHING, control=None, **settings):
     async def no_sandbox():
         raise SandboxFault("create-failed", "none can be made here")
 
-    plan = VerifierPlan("v", kind, settings, ("/w/**",), (), 1000, signals or {}, tuple(facts))
+    plan = VerifierPlan("v", kind, settings, ("/w/**",), (), 1000, {}, ())
     return VerifyInput(plan, "/w", artefacts, (), hidden, text, submitted, no_sandbox, control)
 
 
@@ -111,7 +111,8 @@ def test_output_comparisons(kind, got, want, same):
 
 
 @pytest.mark.parametrize(("glob", "path", "inside"), [
-    ("/w/**", "/w/a/b.py", True), ("/w/**", "/wx/a", False), ("/w/*.py", "/w/a.py", True), ("/w/*.py", "/w/a/b.py", False),
+    ("/w/**", "/w/a/b.py", True), ("/w/**", "/wx/a", False), ("/w/*.py", "/w/a.py", True),
+    ("/w/*.py", "/w/a/b.py", False),
     ("/w/**/*.py", "/w/b.py", True), ("/w/**/*.py", "/w/a/c/b.py", True), ("/w/?.[ab]", "/w/x.a", True),
     ("/w/?.[!ab]", "/w/x.a", False), ("/w/a.py", "/w/aXpy", False), ("/w/[", "/w/[", True), ("/w/*", "/w/a\nb", True),
 ])  # fmt: skip
@@ -131,7 +132,8 @@ def test_artefacts_replace_and_never_merge():
 
 
 def test_nothing_is_placed_where_it_does_not_belong():
-    hostile = [art(p) for p in ("/w/../etc/x", "/grader/tests/test_x.py", "/x", "w/rel", "/w//d", "/w/a/b", "/w/d", "/w/ok")]
+    paths = ("/w/../etc/x", "/grader/tests/test_x.py", "/x", "w/rel", "/w//d", "/w/a/b", "/w/d", "/w/ok")
+    hostile = [art(p) for p in paths]
     files = place((PutFile("/w/d/e", b"env"), PutFile("/w/a", b"env")), Artefacts(tuple(hostile), "d"),
                   ["/w/o*", "/w/a/*", "/w/d", "/w/../**", "/grader/**", "w/*", "/w//*"])
     assert [f.path for f in files] == ["/w/d/e", "/w/a", "/w/ok"]
@@ -145,7 +147,8 @@ def test_evidence_is_harmless_and_bounded(text):
     assert clean("a\x1b[31mb\x1b[0m") == "ab"
 
 
-BOOL, INT, REAL = SignalPlan("bool", None, None, "up"), SignalPlan("int", "0", "3", ""), SignalPlan("real", "0", "1", "up")
+BOOL, INT = SignalPlan("bool", None, None, "up"), SignalPlan("int", "0", "3", "")
+REAL = SignalPlan("real", "0", "1", "up")
 
 
 @pytest.mark.parametrize(("declared", "value", "fine"), [
@@ -162,7 +165,8 @@ def test_a_signal_out_of_its_type_or_range_is_never_a_score(declared, value, fin
 
 
 def test_a_broken_fact_is_never_a_score():
-    fact = Apply("implies", (Symbol("signal", ("", "passed")), Apply("==", (Symbol("signal", ("", "gain")), Const(Fraction(1))))))
+    full = Apply("==", (Symbol("signal", ("", "gain")), Const(Fraction(1))))
+    fact = Apply("implies", (Symbol("signal", ("", "passed")), full))
     plan = VerifierPlan("v", "pytest", {}, (), (), 1, {}, (fact,))
     assert checked(plan, Verdict(Outcome.PASS, {"passed": True, "gain": Fraction(1)})).outcome is Outcome.PASS
     assert checked(plan, Verdict(Outcome.FAIL, {"passed": False, "gain": Fraction(0)})).outcome is Outcome.FAIL
@@ -192,14 +196,15 @@ def test_signals_of_test_outcomes(settings, tests, want):
 
 
 def test_ids_are_relative_to_the_hidden_folder():
-    assert tests_folder(["/grader/tests/a/test_x.py", "/grader/data/y"]) == "/grader/tests"
-    assert tests_folder(["/grader/hidden/test_x.py", "/grader/hidden/sub/y"]) == "/grader/hidden"
+    assert hidden_folder(["/grader/tests/a/test_x.py", "/grader/data/y"]) == "/grader/tests"
+    assert hidden_folder(["/grader/hidden/test_x.py", "/grader/hidden/sub/y"]) == "/grader/hidden"
 
 
 def test_only_one_line_with_the_nonce_is_a_verdict():
     line = b'guerdon-verdict abc {"tests": {}}\n'
     assert harness.parse(b"noise\n" + line, "abc") == {"tests": {}}
-    for forged in (b"", line + line, line.replace(b"abc", b"abd"), b"x" + line, b"guerdon-verdict abc [1]\n", line[:-4]):
+    other = line.replace(b"abc", b"abd")
+    for forged in (b"", line + line, other, b"x" + line, b"guerdon-verdict abc [1]\n", line[:-4]):
         assert harness.parse(forged, "abc") is None
 
 

@@ -72,9 +72,8 @@ def test_a_part_is_a_part(check):
     assert "test_x.py::test_name" in verdict.evidence
 
 
-CHOSEN = ("exit at import", "equals everything", "conftest", "sitecustomize and pth", "walks the stack", "reads proc",
-          "reads the hidden tests", "forges a verdict", "garbage on the channel", "memory hog", "kills all",
-          "kills the parent", "planted json, math and pytest", "skips everywhere", "fork bomb")
+CHOSEN = ("exit at import", "equals everything", "conftest", "sitecustomize and pth", "reads proc",
+          "reads the hidden tests", "forges a verdict", "memory hog", "kills all", "kills the parent", "fork bomb")
 
 
 @pytest.mark.parametrize("name", CHOSEN)
@@ -92,7 +91,8 @@ def outcome(verdict):
 
 
 def test_exec_runs_the_candidate_without_rights(check):
-    script = "import os, sys\nsys.exit(0 if os.getuid() == 1000 and sorted(os.environ) == ['HOME', 'LANG', 'PATH'] else 3)"
+    script = ("import os, sys\n"
+              "sys.exit(0 if os.getuid() == 1000 and sorted(os.environ) == ['HOME', 'LANG', 'PATH'] else 3)")
     for code, want in ((script, ("pass", 0)), ("raise SystemExit(7)", ("fail", 7)), ("while True: pass", ("fail", -9))):
         verdict = check({"main.py": code}, "exec", hidden={}, wall_ms=2000, argv=["python3", "-B", "main.py"])
         assert outcome(verdict) == want, verdict
@@ -100,12 +100,14 @@ def test_exec_runs_the_candidate_without_rights(check):
 
 def test_a_trusted_check_drops_rights_for_the_candidate(check):
     judge = ("import os, subprocess, sys\nassert os.getuid() == 0\n"
-             "def ask(*argv): return subprocess.run([os.environ['GUERDON_CANDIDATE'], *argv], capture_output=True, text=True)\n"
+             "me = os.environ['GUERDON_CANDIDATE']\n"
+             "def ask(*argv): return subprocess.run([me, *argv], capture_output=True, text=True)\n"
              "assert ask('cat', '/grader/check.py').returncode != 0\n"
              "sys.exit(ask('python3', 'main.py', '20').stdout.split() != ['1000', '40'])\n")
     main = "import os, sys\nprint(os.getuid(), int(sys.argv[1]) * 2)"
     for code, want in ((main, "pass"), (main.replace("* 2", "* 3"), "fail"), ("import os\nos._exit(0)", "fail")):
-        verdict = check({"main.py": code}, "exec", hidden={"/grader/check.py": judge}, argv=["python3", "/grader/check.py"])
+        verdict = check({"main.py": code}, "exec", hidden={"/grader/check.py": judge},
+                        argv=["python3", "/grader/check.py"])
         assert verdict.outcome.value == want, verdict
 
 
@@ -125,7 +127,8 @@ def test_stdout_is_compared_outside(check):
 
 def test_what_was_not_handed_in_is_not_there(check):
     probe = ("import os\nassert not os.path.exists('old.py')\nassert open('kept.txt').read() == 'env'\n"
-             "for path in ('main.py', 'kept.txt'):\n  try: open(path, 'w')\n  except OSError: continue\n  raise SystemExit(9)\n"
+             "for path in ('main.py', 'kept.txt'):\n"
+             "  try: open(path, 'w')\n  except OSError: continue\n  raise SystemExit(9)\n"
              "try: os.rename('main.py', 'x.py')\nexcept OSError: raise SystemExit(0)\nraise SystemExit(8)")
     environment = (PutFile("/workspace/old.py", b""), PutFile("/workspace/kept.txt", b"env"))
     verdict = check({"main.py": probe}, "exec", hidden={}, collect=("/workspace/*.py",), environment=environment,
