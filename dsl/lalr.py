@@ -11,10 +11,6 @@ from guerdon.dsl.tokens import Token
 Action = Callable[..., Any]
 
 
-def _pass_through(child: Any) -> Any:
-    return child
-
-
 class Automaton:
     """One run of the tables; `states` and `values` are its stack: `values[i]` belongs to `states[i + 1]`."""
 
@@ -22,9 +18,7 @@ class Automaton:
         self.states = [0]
         self.values: list[Any] = []
         self.result: Any = None
-        self._actions: list[Action] = [
-            getattr(builder, action) if action else _pass_through for _, _, action, _ in RULES
-        ]
+        self._actions: list[Action | None] = [getattr(builder, a) if a else None for _, _, a, _ in RULES]
 
     def feed(self, token: Token) -> bool:
         """Take one token, reducing first as needed; False (the token is not taken) if none fits."""
@@ -44,6 +38,10 @@ class Automaton:
 
     def _reduce(self, rule: int) -> None:
         left, size, _, absent = RULES[rule]
+        action = self._actions[rule]
+        if action is None:  # one child, passed on as it is: most reductions of an expression
+            self.states[-1] = STATES[self.states[-2]][left]
+            return
         children: list[Any] = []
         if size:
             children = self.values[-size:]
@@ -51,7 +49,7 @@ class Automaton:
             del self.states[-size:]
         for place in absent:
             children.insert(place, None)
-        self.values.append(self._actions[rule](*children))
+        self.values.append(action(*children))
         self.states.append(STATES[self.states[-1]][left])
 
     def truncate(self, size: int) -> None:
