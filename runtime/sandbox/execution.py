@@ -8,6 +8,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from guerdon.runtime.contracts.sandbox import ExecResult, SandboxFault
 from guerdon.runtime.sandbox import rest
@@ -16,6 +17,9 @@ from guerdon.runtime.sandbox.engine import Engine, down
 QUIET_SECONDS = 1.0
 """After this long without output the service is asked whether the program has ended: something that it left
 behind may hold the pipe open."""
+STARTS = 4
+KILLED = 137
+"""The exit code of what SIGKILL ended."""
 # The mark says that the program's own start came after: without it, the infrastructure failed, not the program.
 # It is written before anything of the caller's runs, so nothing can forge its absence or presence.
 WRAP = 'printf %s "$1" >&2; shift; cd "$1" || exit 126; shift; exec "$@"'
@@ -50,11 +54,34 @@ class Output:
         buffer += data[: max(room, 0)]
 
 
-async def execute(
+class NotStarted(Exception):
+    """The runtime failed before anything of the caller's ran; the message is its reason."""
+
+
+async def execute(engine: Engine, container: str, argv: Sequence[str], **options: Any) -> ExecResult:
+    """Run a program to its end (options as for `_once`). Raises SandboxFault.
+
+    What did not start at all may be tried again: nothing of the caller's has run.
+    """
+    reason = ""
+    for attempt in range(STARTS):
+        try:
+            return await _once(engine, container, argv, **options)
+        except NotStarted as error:
+            reason = str(error)
+            await options["alive"]()
+            await asyncio.sleep(0.05 * 2**attempt)
+    raise SandboxFault("exec-lost", f"a command did not start in {container[:12]}: {reason or 'no reason given'}",
+                       "run the episode again; `guerdon doctor` looks at the service")
+
+
+async def _once(
     engine: Engine, container: str, argv: Sequence[str], *, user: str, stdin: bytes, wall: float, output: int,
     env: Mapping[str, str], cwd: str, kill: Callable[[], Awaitable[None]],
+    alive: Callable[[], Awaitable[None]],
 ) -> ExecResult:
-    """Run a program to its end. `kill` ends every process of the sandbox but PID 1's. Raises SandboxFault."""
+    """Run a program to its end. `kill` ends every process of the sandbox but PID 1's; `alive` raises where the
+    sandbox itself has ended. Raises SandboxFault, NotStarted."""
     mark = secrets.token_hex(8)
     options = {
         "AttachStdin": bool(stdin), "AttachStdout": True, "AttachStderr": True, "User": user, "WorkingDir": "/",
@@ -84,9 +111,10 @@ async def execute(
     if engine.incarnation() != life:
         raise down(rest.ConnectionLost("it died while a command ran"))
     if not taken.marked:
-        raise SandboxFault("exec-lost", f"a command did not start in {container[:12]}: "
-                           f"{bytes(taken.err[:300]).decode(errors='replace').strip() or 'no reason given'}",
-                           "run the episode again; `guerdon doctor` looks at the service")
+        raise NotStarted(bytes(taken.err[:300]).decode(errors="replace").strip())
+    if code == KILLED:
+        # The program's own end, or that of the whole sandbox under it?
+        await alive()
     return _result(code, taken, begun)
 
 

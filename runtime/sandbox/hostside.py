@@ -48,6 +48,17 @@ def kill_init(pid: int, container: str) -> bool:
         os.close(fd)
 
 
+def await_init(pid: int, container: str, timeout: float = 20.0) -> bool:
+    """Wait until PID 1 is our shell with its `sleep`: before, the runtime's own start-up still runs in that
+    process, and an exec that joins it is refused now and then. False where it cannot be seen or does not come."""
+    end = time.monotonic() + timeout
+    while ours(pid, container) and time.monotonic() < end:
+        if _init_children(pid):
+            return True
+        time.sleep(0.001)
+    return False
+
+
 def own_folders(pid: int, container: str, paths: tuple[str, ...]) -> bool:
     """Give folders of a fresh sandbox to its uid 1000."""
     if os.geteuid() != 0 or not ours(pid, container):

@@ -86,6 +86,7 @@ class PodmanProvider:
             raise SandboxFault("create-failed", "a sandbox ended at once: see that the image has /bin/sh and sleep",
                                "use an image with a shell and coreutils")
         pid = int(state.get("Pid") or 0)
+        await asyncio.to_thread(hostside.await_init, pid, container)
         if not await asyncio.to_thread(hostside.own_folders, pid, container, spec.owned(given)):
             await self._own_from_inside(container, spec.owned(given))
         sandbox = PodmanSandbox(self._engine, container, pid, given, self._forget)

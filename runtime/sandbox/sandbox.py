@@ -17,12 +17,11 @@ from guerdon.runtime.contracts.sandbox import (
 )
 from guerdon.runtime.sandbox import files, hostside, removal
 from guerdon.runtime.sandbox.engine import Engine
-from guerdon.runtime.sandbox.execution import execute
+from guerdon.runtime.sandbox.execution import KILLED, execute
 from guerdon.runtime.sandbox.shell import PodmanShell
 from guerdon.runtime.sandbox.spec import ROOT, USER
 
 HELPER_SECONDS = 120.0
-KILLED = 137
 LIMITS = CollectLimits()
 # As uid 1000 without capabilities: the kernel sends it to all that this user runs, at once, but not to PID 1.
 KILL_ALL = ("/bin/sh", "-c", "kill -9 -1")
@@ -58,11 +57,12 @@ class PodmanSandbox:
         if root and self._spec.role != "verify":
             raise ValueError("only a sandbox of role `verify` runs programs as root")
         return await execute(self._engine, self._id, argv, user=ROOT if root else USER, stdin=stdin, wall=wall,
-                             output=output, env=env or {}, cwd=cwd or self._spec.workdir, kill=self._kill_all)
+                             output=output, env=env or {}, cwd=cwd or self._spec.workdir,
+                             kill=self._kill_all, alive=self._alive)
 
     async def shell(self) -> PodmanShell:
         """See the contract."""
-        shell = PodmanShell(self._engine, self._id, self._spec.workdir, self._kill_user)
+        shell = PodmanShell(self._engine, self._id, self._spec.workdir, self._kill_user, self._alive)
         await shell.open()
         self._shells.append(shell)
         return shell
@@ -90,7 +90,8 @@ class PodmanSandbox:
         candidates = [self._python] if self._python else files.pythons(self._spec)
         for python in candidates:
             done = await execute(self._engine, self._id, files.argv(python), user=user, stdin=request,
-                                 wall=HELPER_SECONDS, output=output, env={}, cwd="/", kill=self._kill_all)
+                                 wall=HELPER_SECONDS, output=output, env={}, cwd="/",
+                                 kill=self._kill_all, alive=self._alive)
             if done.exit_code != 127:
                 self._python = python
                 return done
@@ -123,7 +124,7 @@ class PodmanSandbox:
             return None
 
         done = await execute(self._engine, self._id, KILL_ALL, user=user, stdin=b"", wall=30.0, output=4096,
-                             env={}, cwd="/", kill=nothing)
+                             env={}, cwd="/", kill=nothing, alive=self._alive)
         if done.timed_out:
             raise SandboxFault("kill-failed", f"the processes of {self._id[:12]} do not die",
                                "see whether the machine is overloaded, then run the episode again")

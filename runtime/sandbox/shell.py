@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from guerdon.runtime.contracts.sandbox import ExecResult, SandboxFault
 from guerdon.runtime.sandbox import rest
 from guerdon.runtime.sandbox.engine import Engine, down
+from guerdon.runtime.sandbox.execution import KILLED, STARTS
 from guerdon.runtime.sandbox.spec import USER
 
 CONTROL = 61
@@ -64,12 +65,14 @@ class Scan:
 class PodmanShell:
     """One open bash; replaced when a command ends it or its time runs out. One command at a time."""
 
-    def __init__(self, engine: Engine, container: str, cwd: str, kill: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, engine: Engine, container: str, cwd: str, kill: Callable[[], Awaitable[None]],
+                 alive: Callable[[], Awaitable[None]]) -> None:
         self._engine = engine
         self._container = container
         self._cwd = cwd
         self._home = cwd
         self._kill = kill
+        self._alive = alive
         self._stream: rest.ExecStream | None = None
         self._life = (0, 0)
         self._turn = asyncio.Lock()
@@ -77,18 +80,35 @@ class PodmanShell:
 
     async def open(self) -> None:
         """Start bash in the last known folder, or in the first where that is gone. Raises SandboxFault."""
-        stream = await self._engine.open_exec(self._container, {
+        said = b""
+        for attempt in range(STARTS):
+            said = await self._try_open()
+            if self._stream is not None:
+                return
+            await self._alive()
+            await asyncio.sleep(0.05 * 2**attempt)
+        raise SandboxFault("exec-lost", "a shell did not start: "
+                           f"{said[:300].decode(errors='replace').strip() or 'no reason given'}",
+                           "see that the image has /bin/bash; then run the episode again")
+
+    async def _try_open(self) -> bytes:
+        """Start bash once; what was said instead of a first answer."""
+        self._stream = await self._engine.open_exec(self._container, {
             "AttachStdin": True, "AttachStdout": True, "AttachStderr": True, "User": USER, "WorkingDir": "/",
             "Cmd": START,
         })
-        self._stream, self._life = stream, self._engine.incarnation()
+        self._life = self._engine.incarnation()
         folder, home = shlex.quote(self._cwd), shlex.quote(self._home)
-        scan = await self._exchange(f"cd -- {folder} 2>/dev/null || cd -- {home}", 64 * 1024, START_SECONDS)
+        try:
+            scan = await self._exchange(f"cd -- {folder} 2>/dev/null || cd -- {home}", 64 * 1024, START_SECONDS)
+        except TimeoutError as late:
+            scan = late.args[0]
+        except BaseException:
+            self._drop()
+            raise
         if scan.tail is None:
             self._drop()
-            raise SandboxFault("exec-lost", "a shell did not start: "
-                               f"{bytes(scan.out[:300]).decode(errors='replace').strip() or 'no reason given'}",
-                               "see that the image has /bin/bash; then run the episode again")
+        return bytes(scan.out)
 
     async def run(self, command: str, *, wall: float, output: int = 64 * 1024) -> ExecResult:
         """Run a command; past `wall` seconds every process of the agent is killed and the shell replaced.
@@ -153,6 +173,8 @@ class PodmanShell:
             raise down(rest.ConnectionLost("it died while a shell was open"))
         if code_of_shell is None:
             raise SandboxFault("exec-lost", "the connection to a shell was lost", "run the episode again")
+        if code_of_shell == KILLED:
+            await self._alive()
         return code_of_shell
 
     def _drop(self) -> None:

@@ -7,7 +7,7 @@ import hashlib
 
 import pytest
 
-from guerdon.runtime.contracts.sandbox import CollectLimits, PutFile
+from guerdon.runtime.contracts.sandbox import CollectLimits, PutFile, Resources
 
 pytestmark = pytest.mark.podman
 MIB = 1024 * 1024
@@ -57,7 +57,8 @@ def test_put_files_are_the_users_own(sh, arun, box):
 
 
 @pytest.mark.parametrize("path, number", [
-    ("/etc/x", errno.EROFS), ("/usr/lib/x/y", errno.EROFS), ("/root/x", errno.EACCES), ("/workspace/full", errno.ENOSPC),
+    ("/etc/x", errno.EROFS), ("/usr/lib/x/y", errno.EROFS), ("/root/x", errno.EACCES),
+    ("/workspace/full", errno.ENOSPC),
     ("/workspace/dir", errno.EISDIR), ("/workspace/file/x", errno.ENOTDIR), ("/workspace/pipe", errno.ENXIO),
     ("/workspace/out", errno.EROFS),
 ])
@@ -96,7 +97,8 @@ def test_globs(sh, collect, glob, wanted):
 
 
 def test_links_are_never_followed(sh, collect):
-    sh("echo own > f; ln -s /etc/passwd l; ln -s /etc d; ln -s . self; ln -s / root; ln f hard; ln -s /proc/1/environ e")
+    sh("echo own > f; ln -s /etc/passwd l; ln -s /etc d; ln -s . self; ln -s / root; ln f hard; "
+       "ln -s /proc/1/environ e")
     found = collect("/workspace/**")
     assert paths(found) == ["/workspace/f", "/workspace/hard"]
     assert sorted(found.rejected) == [f"/workspace/{name}: a symbolic link" for name in "d e l root self".split()]
@@ -105,7 +107,8 @@ def test_links_are_never_followed(sh, collect):
 
 
 def test_special_files_are_passed_over_at_once(sh, collect):
-    sh("mkfifo p; python3 -c \"import socket; socket.socket(socket.AF_UNIX).bind('s')\"; mknod d c 1 5; echo x > f")
+    sh("mkfifo p; python3 -c \"import socket; socket.socket(socket.AF_UNIX).bind('s')\"; mknod d c 1 5; "
+       "echo x > f")
     found = collect("/workspace/*")
     assert paths(found) == ["/workspace/f"]
     assert sorted(found.rejected) == ["/workspace/p: not a regular file", "/workspace/s: not a regular file"]
@@ -134,8 +137,6 @@ def test_a_huge_number_of_files_is_bounded(sh, collect):
 
 
 def test_a_tree_that_eats_all_memory_is_the_agents_failure(arun, opened):
-    from guerdon.runtime.contracts.sandbox import Resources
-
     box = opened(resources=Resources(memory=24 * MIB, disk=2 * MIB, pids=20))
     eat = ("import os\ntry:\n    for i in range(10**7): os.close(os.open('x' * 200 + str(i), os.O_CREAT))\n"
            "except OSError as e: print(e)\n")
@@ -147,7 +148,8 @@ def test_a_tree_that_eats_all_memory_is_the_agents_failure(arun, opened):
 
 
 def test_deep_trees_end(sh, collect):
-    sh("python3 -c \"\nimport os\nfor i in range(3000):\n    os.mkdir('d'); os.chdir('d')\nopen('f', 'w')\n\"; echo x > top")
+    sh("python3 -c \"\nimport os\nfor i in range(3000):\n    os.mkdir('d'); os.chdir('d')\nopen('f', 'w')\n\"; "
+       "echo x > top")
     found = collect("/workspace/**")
     assert paths(found) == ["/workspace/top"]
     assert len(found.rejected) == 1 and found.rejected[0].endswith("too deep")
@@ -172,7 +174,8 @@ def test_unreadable_files_are_named(sh, collect):
 def test_the_agent_cannot_put_itself_between_us_and_the_image(sh, collect):
     """Modules, start-up files and settings that an agent may plant reach no helper."""
     sh("mkdir -p .local/lib json; echo 'raise SystemExit(9)' | tee json.py json/__init__.py sitecustomize.py "
-       "usercustomize.py /tmp/os.py /tmp/json.py >/dev/null; echo 'exit 9' > /tmp/.bashrc; cp /tmp/.bashrc /tmp/.profile")
+       "usercustomize.py /tmp/os.py /tmp/json.py >/dev/null; echo 'exit 9' > /tmp/.bashrc; "
+       "cp /tmp/.bashrc /tmp/.profile")
     assert paths(collect("/workspace/json.py")) == ["/workspace/json.py"]
 
 

@@ -6,6 +6,7 @@ import asyncio
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -38,8 +39,6 @@ def traces(container: str) -> list[str]:
 
 def settled(container: str) -> list[str]:
     """What is left once the monitors had their second to end."""
-    import time
-
     for _ in range(60):
         left = traces(container)
         if not left:
@@ -81,6 +80,19 @@ def test_a_sandbox_removed_from_outside_in_mid_run_is_a_fault_not_a_result(arun,
     with pytest.raises(SandboxFault) as caught:
         arun(both())
     assert caught.value.kind in ("sandbox-gone", "sandbox-died", "exec-lost")
+
+
+def test_a_service_whose_processes_this_host_cannot_see_serves_as_well(arun, opened, monkeypatch):
+    monkeypatch.setattr("guerdon.runtime.sandbox.hostside.ours", lambda pid, container: False)
+    box = opened(scratch=("/cache",))
+    owners = arun(box.run(["stat", "-c", "%u %a", "/workspace", "/cache"])).stdout
+    assert owners == b"1000 755\n1000 755\n"
+    assert arun(box.run(["sh", "-c", "(setsid sleep 1000 &); sleep 1000"], wall=0.5)).timed_out
+    left = arun(box.run(["sh", "-c", "cat /proc/[0-9]*/comm | grep -c sleep"])).stdout
+    assert left == b"1\n", "only PID 1's own sleep is left"
+    judge = opened(role="verify")
+    assert arun(judge.run(["sh", "-c", "(setsid sleep 1000 &); sleep 1000"], root=True, wall=0.5)).timed_out
+    assert arun(judge.run(["true"])).exit_code == 0
 
 
 def test_eight_side_by_side_do_not_meet(arun, provider, slim_image):
@@ -128,7 +140,8 @@ def test_sweep_removes_what_a_killed_runner_left_and_nothing_else(arun, provider
                "    os.kill(os.getpid(), signal.SIGKILL)\n"
                "asyncio.run(main())\n")
     mine = opened()
-    done = subprocess.run([sys.executable, "-c", program, slim_image], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program, slim_image], capture_output=True, text=True, timeout=60,
+                          check=False)
     left = done.stdout.strip()
     row = next(one for one in arun(sweep.listed(provider.engine)) if one.id == left)
     assert not row.owner_alive

@@ -44,12 +44,16 @@ def test_both_streams_in_order_and_binary_safe(say):
 ])
 def test_commands(say, command, code, output):
     done = say(command)
-    assert (done.exit_code, done.stdout.replace(b"Killed\n", b"")[-40:]) == (code, output) or (
-        code == 137 and done.exit_code == 137)
+    assert done.exit_code == code
+    # bash adds its own line on a killed child.
+    assert done.stdout == output or (code == 137 and b"Killed" in done.stdout)
     assert say("echo next").stdout == b"next\n"
 
 
-@pytest.mark.parametrize("command", ["echo 'open", 'echo "open', "if true", "}", ")", "cat <<X\nnever ended", "$(", "`", "echo <(", "cat \"$(ls"])
+@pytest.mark.parametrize("command", [
+    "echo 'open", 'echo "open', "if true", "}", ")", "cat <<X\nnever ended", "$(", "`", "echo <(",
+    "cat \"$(ls",
+])
 def test_broken_syntax_breaks_no_framing(say, command):
     say(command)
     done = say("echo next")

@@ -51,7 +51,8 @@ def test_the_grader_folder_is_roots_alone(arun, judge, as_root, as_user):
 
 def test_the_candidate_cannot_kill_or_trace_the_harness(arun, judge, as_root, as_user):
     done = as_root("sleep 5 & p=$!; python3 -c \"import os; os.setresuid(1000, 1000, 1000); "
-                   f"os.system('kill -9 -1; kill -9 '+str($p)+'; cat /proc/'+str($p)+'/mem')\"; kill -0 $p && echo lives")
+                   "os.system('kill -9 -1; kill -9 '+str($p)+'; cat /proc/'+str($p)+'/mem')\"; "
+                   "kill -0 $p && echo lives")
     assert b"lives" in done.stdout
     as_root("(setsid sleep 1000 &)")
     as_user("(setsid sleep 1001 &)")
@@ -67,8 +68,10 @@ def test_time_limit_ends_root_and_candidate(arun, judge, as_root):
 
 
 @pytest.mark.parametrize("trap", [
-    "ln -s /grader t", "ln -s /tmp/elsewhere t", "touch t", "mkfifo t", "mkdir -p t/test_a.py/deep && touch t/test_a.py/deep/x",
-    "mkdir t; ln -s /etc/passwd t/test_a.py", "mkdir -m 0 t", "mkdir t; mkfifo t/test_a.py", "mkdir t; ln /workspace/own t/test_a.py",
+    "ln -s /grader t", "ln -s /tmp/elsewhere t", "touch t", "mkfifo t",
+    "mkdir -p t/test_a.py/deep && touch t/test_a.py/deep/x",
+    "mkdir t; ln -s /etc/passwd t/test_a.py", "mkdir -m 0 t", "mkdir t; mkfifo t/test_a.py",
+    "mkdir t; ln /workspace/own t/test_a.py",
 ])
 def test_put_as_root_replaces_whatever_lies_there(arun, judge, as_user, as_root, trap):
     as_user(f"mkdir /tmp/elsewhere; echo mine > own; {trap}")
