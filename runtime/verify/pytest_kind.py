@@ -20,7 +20,7 @@ from guerdon.runtime.verify.settle import failed, invalid, settle
 
 
 class Pytest:
-    """Settings: `expect` (ids, `"locked"` or null), `failing_at_start`, `roots`, `call_wall_ms`.
+    """Settings: `expect` (ids, `"locked"` or null), `failing_at_start`, `roots`, `call_wall` (ms).
 
     Signals: `passed`, `fraction` and `gain` in 0..1, `failed` (at least 1 unless passed).
     """
@@ -49,9 +49,9 @@ def _job(given: VerifyInput, sandbox: Sandbox, wall: float) -> dict[str, Any]:
     settings = given.plan.settings
     # The candidate gets half of the sandbox's processes: the parent must always be able to start one more.
     return {
-        "tests": hidden_folder([f.path for f in given.hidden]), "roots": settings.get("roots"),
+        "tests": hidden_folder([f.path for f in given.hidden]), "roots": settings.get("roots") or None,
         "workdir": given.workdir, "uid": 1000, "gid": 1000, "processes": max(8, sandbox.spec.resources.pids // 2),
-        "memory": 0, "call_wall": int(str(settings.get("call_wall_ms") or 10_000)) / 1000, "wall": wall,
+        "memory": 0, "call_wall": int(str(settings.get("call_wall") or 10_000)) / 1000, "wall": wall,
     }  # fmt: skip
 
 

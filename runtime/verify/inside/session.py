@@ -29,6 +29,10 @@ class Recorder:
         self.outcomes: dict[str, str] = {}
         self.reasons: dict[str, str] = {}
 
+    def pytest_addoption(self, parser: Any) -> None:
+        """pytest asks for this option where an import fails, and its terminal plugin, which has it, is off."""
+        parser.addoption("--verbose", dest="verbose", type=int, default=0)
+
     def pytest_collectreport(self, report: Any) -> None:
         """A file that cannot be collected is a failure of its own."""
         if report.failed:

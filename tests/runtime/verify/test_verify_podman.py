@@ -80,7 +80,7 @@ CHOSEN = ("exit at import", "equals everything", "conftest", "sitecustomize and 
 def test_attack_fails(check, name):
     (attack,) = [a for a in [*attacks.ATTACKS, attacks.BOMB] if a.name == name]
     tree = {k: v.replace("GRADER", "/grader") for k, v in attack.tree.items()}
-    verdict = check(tree, expect=EXPECT, call_wall_ms=1500)
+    verdict = check(tree, expect=EXPECT, call_wall=1500)
     assert verdict.outcome is Outcome.FAIL, verdict
     assert verdict.signals["passed"] is False
     assert attack.reason in verdict.evidence
