@@ -17,7 +17,7 @@ from guerdon.runtime.sandbox.engine import Engine
 from guerdon.runtime.sandbox.home import locked
 
 DIGEST = re.compile(r"[^@\s]+@sha256:[0-9a-f]{64}")
-VERSION = 2
+VERSION = 3
 """Part of every recipe's digest: raised when the way of building changes."""
 
 
