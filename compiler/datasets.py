@@ -6,6 +6,7 @@ import csv
 import hashlib
 import io
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -25,6 +26,7 @@ from guerdon.dsl.suggest import did_you_mean
 from guerdon.dsl.tree import Arg, Call, Item, Num, Ref, Str
 
 MAX_ROW_ERRORS = 10
+_NUMBER = re.compile(r"[+-]?[0-9]{1,100}(\.[0-9]{1,100})?([eE][+-]?[0-9]{1,4})?")
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,10 @@ def read_dataset(declared: Declaration, pack: Pack, found: list[Diagnostic]) -> 
     types = _schema(item, found)
     path = _path(item, pack, found)
     key = item.find("key")
+    if key is not None and not isinstance(key.value, Ref):
+        found.append(error("T201", "the key of a dataset is the plain name of a field, or `content`", key.span,
+                           help="write `key = id`"))
+        return None
     key_name = key.value.name if key is not None and isinstance(key.value, Ref) else "content"
     if key is not None and key_name != "content" and key_name not in types:
         guess = did_you_mean(key_name, tuple(types))
@@ -105,7 +111,8 @@ def _read_split(item: Item, found: list[Diagnostic]) -> _Split:
         return _Split()
     seed, group = 0, ""
     for arg in written.args or ():
-        if arg.name is not None and arg.name.text == "seed" and isinstance(arg.value, Num):
+        if arg.name is not None and arg.name.text == "seed" and isinstance(arg.value, Num) and (
+                not arg.value.unit and arg.value.value.denominator == 1):
             seed = int(arg.value.value)
         elif arg.name is not None and arg.name.text == "group" and isinstance(arg.value, Ref):
             group = arg.value.name
@@ -138,6 +145,8 @@ class _Reader:
     split: _Split
     found: list[Diagnostic]
     errors: int = 0
+    is_text: bool = False
+    """Cells are text (CSV), read by their meaning."""
 
     def read(self, path: Path, kind: str) -> Dataset:
         """All good rows of a file; each bad line is reported (the first ten)."""
@@ -149,6 +158,7 @@ class _Reader:
                                     help="give a readable UTF-8 file"))
             return Dataset(self.types, ())
         source = Source(path.name, text)
+        self.is_text = kind == "csv"
         rows: list[Row] = []
         seen: dict[str, Span] = {}
         for raw, span in (_jsonl if kind == "jsonl" else _csv)(source):
@@ -182,7 +192,7 @@ class _Reader:
                 self._report("T501", f"the row has no `{name}`", span,
                              f"did you mean to call the field `{guess}`?" if guess else "add the field to every row")
                 return None
-            value = _convert(raw[name], kind)
+            value = _convert(raw[name], kind, self.is_text)
             if isinstance(value, _Problem):
                 self._report("T501", f"`{name}` {value}", span, f"the schema says `{name}: {kind}`")
                 return None
@@ -192,13 +202,18 @@ class _Reader:
             self._report("T501", "the key is empty, longer than 200 characters or not printable", span,
                          "give a short key")
             return None
+        group = self.split.group
+        if group and group not in raw:
+            self._report("T501", f"the row has no `{group}`, by which the split groups", span,
+                         "add the field to every row, or split without `group`")
+            return None
         return Row(key, self._share(raw, key), fields)
 
     def _share(self, raw: Mapping[str, Any], key: str) -> str:
         """The split by hash of seed and key (or group): adding rows moves no other row."""
         if not self.split.shares:
             return ""
-        unit = str(raw.get(self.split.group, key)) if self.split.group else key
+        unit = str(raw[self.split.group]) if self.split.group else key
         mark = hashlib.sha256(f"{self.split.seed}\0{unit}".encode()).digest()
         point = Fraction(int.from_bytes(mark[:8], "big"), 1 << 64)
         upto = Fraction(0)
@@ -221,9 +236,25 @@ def _jsonl(source: Source) -> Iterator[tuple[Any, Span]]:
         if not line.strip():
             continue
         try:
-            yield json.loads(line, parse_float=Decimal, parse_constant=_no_constant), span
+            yield _json(line), span
         except (ValueError, RecursionError) as problem:
             yield _Problem(f"this line is not JSON: {problem}"), span
+
+
+def _json(text: str) -> Any:
+    """JSON without its loose ends: no NaN, no key twice, no half of a surrogate pair. Raises ValueError."""
+    value = json.loads(text, parse_float=Decimal, parse_constant=_no_constant, object_pairs_hook=_unique)
+    if "\\ud" in text.lower():
+        json.dumps(value, ensure_ascii=False, default=str).encode()
+    return value
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"the key `{next(n for n in names if names.count(n) > 1)}` stands twice")
+    return found
 
 
 def _no_constant(text: str) -> Any:
@@ -236,6 +267,10 @@ def _csv(source: Source) -> Iterator[tuple[Any, Span]]:
     try:
         header = next(reader, [])
         previous = reader.line_num
+        twice = sorted({h for h in header if header.count(h) > 1})
+        if twice:
+            yield _Problem(f"the header names `{twice[0]}` twice"), Span(source, 0, len(source.line(1)))
+            return
         for cells in reader:
             begin = starts[min(previous, len(starts) - 1)]
             span = Span(source, begin, max(begin, starts[min(reader.line_num, len(starts) - 1)] - 1))
@@ -258,7 +293,7 @@ def _plain(value: Val) -> object:
     return decimal(value.data) if isinstance(value.data, Fraction) else value.data
 
 
-def _convert(raw: Any, kind: Type) -> Val | _Problem:
+def _convert(raw: Any, kind: Type, is_text: bool) -> Val | _Problem:
     """A cell as a type: JSON values as they are, CSV text by its meaning."""
     if kind is BROKEN:
         return Val(kind, raw)
@@ -266,40 +301,39 @@ def _convert(raw: Any, kind: Type) -> Val | _Problem:
         case "string" | "path" | "image":
             return Val(kind, raw, kind.secret) if isinstance(raw, str) else _Problem("is not a string")
         case "bool":
-            raw = {"true": True, "false": False}.get(raw, raw) if isinstance(raw, str) else raw
+            raw = {"true": True, "false": False}.get(raw, raw) if is_text and isinstance(raw, str) else raw
             return Val(kind, raw, kind.secret) if isinstance(raw, bool) else _Problem("is not true or false")
         case "list":
-            return _convert_list(raw, kind)
+            return _convert_list(raw, kind, is_text)
         case _:
-            return _convert_number(raw, kind)
+            return _convert_number(raw, kind, is_text)
 
 
-def _convert_list(raw: Any, kind: Type) -> Val | _Problem:
-    if isinstance(raw, str):
+def _convert_list(raw: Any, kind: Type, is_text: bool) -> Val | _Problem:
+    if is_text:
         try:
-            raw = json.loads(raw, parse_float=Decimal)
-        except ValueError:
+            raw = _json(raw)
+        except (ValueError, RecursionError):
             return _Problem("is not a list (in CSV, write a JSON list)")
     if not isinstance(raw, list):
         return _Problem("is not a list")
     assert kind.element is not None
     items: list[Val] = []
     for cell in raw:
-        item = _convert(cell, kind.element)
+        item = _convert(cell, kind.element, False)
         if isinstance(item, _Problem):
             return _Problem(f"holds an element that {item}")
         items.append(item)
-    return Val(kind, tuple(items), kind.secret)
+    return Val(kind, tuple(items), kind.secret or any(i.secret for i in items))
 
 
-def _convert_number(raw: Any, kind: Type) -> Val | _Problem:
-    if isinstance(raw, bool) or not isinstance(raw, int | Decimal | str):
-        return _Problem("is not a number")
-    if isinstance(raw, str) and len(raw) > 100:
+def _convert_number(raw: Any, kind: Type, is_text: bool) -> Val | _Problem:
+    good = isinstance(raw, str) and _NUMBER.fullmatch(raw) if is_text else isinstance(raw, int | Decimal)
+    if isinstance(raw, bool) or not good:
         return _Problem("is not a number")
     try:
         exact = Decimal(raw)
-        if not exact.is_finite() or abs(exact.adjusted()) > 1000:
+        if not exact.is_finite() or abs(exact.adjusted()) > 300 or len(exact.as_tuple().digits) > 300:
             return _Problem("is not a number of a sane size")
         value = Fraction(exact)
     except ArithmeticError:

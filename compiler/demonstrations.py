@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 from guerdon.compiler.environments import absolute
 from guerdon.compiler.plan.canonical import Json
 from guerdon.compiler.plan.schema import StepPlan, ToolPlan
 from guerdon.compiler.static import Static, asset_of
 from guerdon.compiler.types import Type
-from guerdon.compiler.values import to_setting
+from guerdon.compiler.values import Val, to_setting
 from guerdon.dsl.diagnostic import error
 from guerdon.dsl.suggest import did_you_mean
 from guerdon.dsl.tree import Expr, Item, Str
@@ -91,6 +92,10 @@ class Steps:
             value = self.static.value(arg.value)
             if value.broken:
                 return None
+            if not _takes(properties[name], value):
+                self.static.fail("T201", f"`{name}` of the tool `{tool.name}` cannot be a {value.type.name}", arg.value,
+                                 "give it a value of the type that the tool declares")
+                return None
             given[name] = to_setting(value)
         required = tool.parameters["required"]
         missing = [n for n in required if n not in given] if isinstance(required, list | tuple) else []
@@ -104,6 +109,26 @@ class Steps:
 
     def _report(self, item: Item, code: str, message: str, help: str) -> None:
         self.static.found.append(error(code, message, item.span, help=help))
+
+
+def _takes(schema: Json, value: Val) -> bool:
+    """Whether a value is what a tool's parameter takes, by its JSON schema."""
+    if not isinstance(schema, Mapping):
+        return False
+    choices = schema.get("anyOf")
+    if isinstance(choices, list | tuple):
+        return any(_takes(c, value) for c in choices)
+    match schema.get("type"):
+        case "array":
+            return isinstance(value.data, tuple) and all(_takes(schema.get("items"), v) for v in value.data)
+        case "boolean":
+            return isinstance(value.data, bool)
+        case "integer":
+            return isinstance(value.data, Fraction) and value.type.name == "int"
+        case "number":
+            return isinstance(value.data, Fraction) and value.type.name in ("int", "real")
+        case _:
+            return isinstance(value.data, str) and value.type.name != "asset"
 
 
 def _is_shell_text(schema: Json, written: Expr) -> bool:

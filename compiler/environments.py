@@ -162,6 +162,10 @@ def _workdir(item: Item, static: Static) -> str | None:
     if written is None or written.value is None:
         return DEFAULT_WORKDIR
     value = coerce(static.value(written.value), Type("string"), written.value.span, "`workdir`", static.found)
+    if value.secret:
+        static.fail("T402", "a secret value would be the name of the agent's folder", written.value,
+                    "name the folder by something that is not `secret`")
+        return None
     return None if value.broken or not absolute(str(value.data), written.value, static) else str(value.data)
 
 
@@ -192,6 +196,9 @@ def _variables(item: Item, static: Static) -> tuple[tuple[str, str], ...]:
         if value.secret:
             static.fail("T402", "a secret value would be an environment variable of the agent", entry.value,
                         "keep secrets out of the environment")
-        elif not value.broken and text is not None:
+        elif not value.broken and text is None:
+            static.fail("T201", f"a {value.type.name} is no environment variable", entry.value,
+                        "give a string, a number or true/false")
+        elif text is not None:
             result.append((entry.word.text, text))
     return tuple(sorted(result))

@@ -86,7 +86,9 @@ def _checked(tests: Any) -> Mapping[str, Any]:
     for task in tests.values():
         for row in task.values():
             for entry in row.values():
-                if not all(isinstance(i, str) for i in (*entry["expect"], *entry["failing_at_start"], entry["basis"])):
+                ids = (entry["expect"], entry["failing_at_start"])
+                if not all(isinstance(i, list) for i in ids) or not all(
+                        isinstance(i, str) for i in (*ids[0], *ids[1], entry["basis"])):
                     raise ValueError("a test id is no string")
     checked: Mapping[str, Any] = tests
     return checked

@@ -37,11 +37,16 @@ class Pack:
         if pure.is_absolute() or ".." in pure.parts or "\0" in relative or not relative:
             raise PackError(f"`{relative}` is not a path inside the pack", "give a path relative to the .task file")
         path = self.root / pure
-        real = Path(os.path.realpath(path))
+        try:
+            real = Path(os.path.realpath(path))
+            exists = real.exists()
+        except (OSError, ValueError) as problem:  # a name too long, or one that no file can have
+            raise PackError(f"`{_short(relative)}` cannot be looked up: {_reason(problem)}",
+                            "correct the path") from None
         if not real.is_relative_to(os.path.realpath(self.root)):
             raise PackError(f"`{relative}` is a link that leads out of the pack",
                             "copy the file into the pack; a plan holds only what the pack holds")
-        if not real.exists():
+        if not exists:
             raise PackError(f"`{relative}` does not exist", f"create {path} or correct the path")
         return path
 
@@ -54,7 +59,9 @@ class Pack:
         """The address of a file; raises PackError."""
         path = self.locate(relative)
         if not path.is_file():
-            raise PackError(f"`{relative}` is a folder", f'write dir("{relative}")')
+            if path.is_dir():
+                raise PackError(f"`{relative}` is a folder", f'write dir("{relative}")')
+            raise PackError(f"`{relative}` is no plain file", "copy what it holds into a plain file")
         return self._hash(path, relative)
 
     def tree(self, relative: str) -> str:
@@ -63,7 +70,11 @@ class Pack:
         if not path.is_dir():
             raise PackError(f"`{relative}` is a file", f'write file("{relative}")')
         if path not in self._trees:
-            entries = sorted(self._walk(path, relative))
+            try:
+                entries = sorted(self._walk(path, relative))
+            except OSError as problem:
+                raise PackError(f"`{relative}` cannot be read: {_reason(problem)}",
+                                f"check the rights of {path} and of what it holds") from None
             manifest = dumps([list(e) for e in entries])
             name = digest(manifest)
             self.assets[name] = manifest
@@ -84,6 +95,9 @@ class Pack:
             for entry in sorted(os.scandir(here), key=lambda e: e.name):
                 if entry.name in SKIPPED:
                     continue
+                if not entry.name.isprintable():
+                    raise PackError(f"`{relative}` holds a file whose name is no printable UTF-8: {entry.name!r}",
+                                    "rename the file")
                 name = Path(entry.path).relative_to(folder).as_posix()
                 mode = entry.stat(follow_symlinks=False).st_mode
                 if stat.S_ISDIR(mode):
@@ -113,11 +127,25 @@ class Pack:
         return self._files[path]
 
 
+def _reason(problem: Exception) -> str:
+    return (getattr(problem, "strerror", None) or "it is not a name that a file can have").lower()
+
+
+def _short(relative: str) -> str:
+    """A path as a message shows it, whatever is in it."""
+    shown = relative.encode(errors="backslashreplace").decode()
+    return shown if len(shown) <= 80 else shown[:77] + "…"
+
+
 def find_main(path: Path) -> Path:
     """The `.task` file that a person means by a file or a folder; raises PackError."""
-    if path.is_file():
-        return path
-    if not path.is_dir():
+    try:
+        if path.is_file():
+            return path
+        is_folder = path.is_dir()
+    except (OSError, ValueError) as problem:
+        raise PackError(f"{_short(str(path))} cannot be looked up: {_reason(problem)}", "correct the path") from None
+    if not is_folder:
         raise PackError(f"{path} does not exist", "give a .task file or the folder of a pack")
     candidates = sorted(path.glob("*.task"))
     for preferred in (path / "pack.task", path / f"{path.resolve().name}.task"):

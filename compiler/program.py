@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePosixPath
 
 from guerdon.compiler.pack import Pack, PackError
 from guerdon.compiler.shapes import check_file
@@ -42,6 +42,8 @@ class Scope:
     names: dict[str, Declaration] = field(default_factory=dict)
     broken: frozenset[str] = frozenset()
     """Names whose declarations did not parse: using one is no second error."""
+    unread: bool = False
+    """The file could not be read, which was reported."""
 
     def find(self, name: Name, kinds: tuple[str, ...], found: list[Diagnostic]) -> Declaration | None:
         """The declaration of one of some kinds that a name means; reports what it is instead."""
@@ -90,19 +92,20 @@ class Loader:
         source = self._read(main)
         if source is None or prelude is None:
             return None
+        self.loaded[main.name] = None
         scope = self._scope(source, main=True)
         kinds = {n: d for n, d in prelude.names.items() if d.kind == "kind"}
         kinds |= {n: d for n, d in scope.names.items() if d.kind == "kind"}
         return Program(self.pack, scope, kinds, self.main_items)
 
-    def _read(self, path: Path) -> Source | None:
+    def _read(self, path: Path, at: Str | None = None) -> Source | None:
         try:
             name = (self.shown / path.relative_to(self.pack.root)).as_posix()
         except ValueError:
             name = path.as_posix()
         result = read(path, name)
         if isinstance(result, Diagnostic):
-            self.found.append(result)
+            self.found.append(replace(result, span=at.span) if at is not None else result)
             return None
         return result
 
@@ -158,7 +161,8 @@ class Loader:
                                     help="name the file and, in parentheses, what you take from it"))
             return
         other = self._target(where, where.literal)
-        if other is None:
+        if other is None or other.unread:
+            scope.broken |= {a.value.name for a in item.args if isinstance(a.value, Ref)}
             return
         for arg in item.args:
             if not isinstance(arg.value, Ref):
@@ -169,6 +173,7 @@ class Loader:
     def _take(self, name: Name, other: Scope, path: str, scope: Scope) -> None:
         declared = other.names.get(name.text)
         if declared is None:
+            scope.broken |= {name.text}
             if name.text not in other.broken:
                 guess = did_you_mean(name.text, tuple(other.names))
                 self.found.append(error("T101", f"`{path}` declares no `{name.text}`", name.span,
@@ -187,23 +192,24 @@ class Loader:
                 self.found.append(error("T108", f"the std library has no `{literal}`", where.span,
                                         help='it has "std/task" and "std/python.task"'))
             return scope
-        if literal in self.loaded:
-            scope = self.loaded[literal]
+        key = PurePosixPath(literal).as_posix()  # `./a.task` is `a.task`
+        if key in self.loaded:
+            scope = self.loaded[key]
             if scope is None:
                 self.found.append(error("T108", f"`{literal}` imports itself, directly or by way of another file",
                                         where.span, help="move what both need into a third file"))
             return scope
         try:
+            self.pack.file(literal)  # plain files only: a pipe would never end
             path = self.pack.locate(literal)
         except PackError as problem:
             self.found.append(error("T108", f"cannot import: {problem}", where.span, help=problem.remedy))
             return None
-        self.loaded[literal] = None
-        source = self._read(path)
-        if source is None:
-            return None
-        self.loaded[literal] = self._scope(source)
-        return self.loaded[literal]
+        self.loaded[key] = None
+        source = self._read(path, where)
+        # A file that cannot be read was reported once: further imports of it find nothing and say nothing.
+        self.loaded[key] = self._scope(source) if source is not None else Scope(Source(literal, ""), unread=True)
+        return self.loaded[key]
 
 
 def _names_in(source: Source) -> frozenset[str]:

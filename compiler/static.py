@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from guerdon.compiler.pack import Pack, PackError
 from guerdon.compiler.plan.evaluate import EvaluationError, apply
 from guerdon.compiler.program import Scope
-from guerdon.compiler.types import BOOL, STRING, Type
+from guerdon.compiler.types import BOOL, STRING, Type, sane
 from guerdon.compiler.values import NOTHING, Val, text_of
 from guerdon.dsl.diagnostic import Diagnostic, error
 from guerdon.dsl.literals import unit_value
@@ -128,20 +128,29 @@ class Static:
         if any(v.broken for v in values):
             return NOTHING
         secret = any(v.secret for v in values)
-        names = {v.type.name for v in values}
-        if op == "+" and names == {"list"}:
+        names = [v.type.name for v in values]
+        if op == "+" and set(names) == {"list"}:
             return Val(values[0].type, values[0].data + values[1].data, secret)
-        units = {v.type.name for v in values if v.type.is_number} - {"int", "real"}
-        if op in ("+", "-", "==", "!=", "<", "<=", ">", ">=") and len(units) + bool(names & {"int", "real"}) > 1:
-            return self.fail("T202", "these have different units", expr, "give both the same unit, as in `30s + 2s`")
+        unit = _unit(op, ["number" if n in ("int", "real") else n for n in names])
+        if unit is None:
+            return self._unit_clash(expr, operands, values)
         try:
-            result = apply(op, tuple(v.data for v in values)) if op in STRICT else LAZY[op](*(v.data for v in values))
-        except (EvaluationError, TypeError) as problem:
+            result = apply(op, tuple(v.data for v in values)) if op in STRICT else _logic(op, values)
+        except EvaluationError as problem:
             return self.fail("T201", f"cannot compute this: {problem}", expr, "check the types of both sides")
         if isinstance(result, bool):
             return Val(BOOL, result, secret)
-        unit = units.pop() if units and op != "/" else "real"
-        return Val(Type("int" if names == {"int"} and op != "/" else unit), result, secret)
+        if isinstance(result, Fraction) and not sane(result):
+            return self.fail("T203", "this number has more digits than any setting needs", expr, "use a smaller number")
+        plain = "int" if set(names) == {"int"} and op != "/" else "real"
+        return Val(Type(plain if unit == "number" else unit), result, secret)
+
+    def _unit_clash(self, expr: Expr, operands: tuple[Expr, ...], values: list[Val]) -> Val:
+        unit = next(v.type.name for v in values if v.type.name in ("duration", "size"))
+        plain = next((o for o, v in zip(operands, values, strict=True) if v.type.name in ("int", "real")), None)
+        shown = plain.span.text if isinstance(plain, Num) else "2"
+        return self.fail("T202", "the units of these do not go together", expr,
+                         f"give both the same unit: write `{shown}{'s' if unit == 'duration' else 'MiB'}`")
 
     def _if(self, expr: If, wanted: Type | None) -> Val:
         condition = self.value(expr.condition)
@@ -149,13 +158,33 @@ class Static:
             return NOTHING
         if not isinstance(condition.data, bool):
             return self.fail("T201", "a condition is true or false", expr.condition, "compare with `==`, `<` …")
-        return self.value(expr.then if condition.data else expr.otherwise, wanted)
+        value = self.value(expr.then if condition.data else expr.otherwise, wanted)
+        # What is chosen by a secret tells of it.
+        return replace(value, secret=value.secret or condition.secret)
 
 
 STRICT = frozenset("+ - * / neg == != < <= > >= not".split())
-LAZY: Mapping[str, Callable[[bool, bool], bool]] = {
-    "and": lambda a, b: a and b, "or": lambda a, b: a or b, "implies": lambda a, b: (not a) or b,
-}
+
+
+def _unit(op: str, kinds: list[str]) -> str | None:
+    """The unit of a result, `number` for none; None where the units do not go together."""
+    if not {"duration", "size"} & set(kinds):
+        return "number"
+    if len(kinds) == 1 or (op not in ("*", "/") and kinds[0] == kinds[1]):
+        return kinds[0]
+    if op == "*" and "number" in kinds:
+        return kinds[0] if kinds[1] == "number" else kinds[1]
+    if op == "/" and kinds[1] in ("number", kinds[0]):
+        return kinds[0] if kinds[1] == "number" else "number"
+    # Truth values and strings beside a unit are no clash of units: the evaluator names them.
+    return None if set(kinds) <= {"duration", "size", "number"} else "number"
+
+
+def _logic(op: str, values: list[Val]) -> bool:
+    left, right = (v.data for v in values)
+    if not isinstance(left, bool) or not isinstance(right, bool):
+        raise EvaluationError(f"`{op}` joins true and false")
+    return {"and": left and right, "or": left or right, "implies": not left or right}[op]
 
 
 def number(expr: Num) -> Val:

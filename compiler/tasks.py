@@ -29,9 +29,8 @@ from guerdon.compiler.plan.schema import (
 from guerdon.compiler.program import Declaration, Program
 from guerdon.compiler.reward.bind import Binder, BoundArgument
 from guerdon.compiler.reward.context import BoundVerifier, TaskContext
-from guerdon.compiler.reward.typing import Typed, kind_of
 from guerdon.compiler.static import Static
-from guerdon.compiler.types import Type, decimal
+from guerdon.compiler.types import Type, decimal, read_type
 from guerdon.compiler.values import NOTHING, Val, coerce
 from guerdon.compiler.verifiers import Resolver, Verifier, Verifiers, bind_params
 from guerdon.dsl import tree
@@ -167,6 +166,8 @@ class Task:
     def plan(self) -> TaskPlan | None:
         """The shared part; None after errors in it."""
         self._required()
+        for item in self.item.all("milestone"):
+            self._check_milestone(item)
         reward = self._reward()
         forbids = self._forbids()
         rows = self.dataset.rows if self.dataset is not None else ()
@@ -216,20 +217,17 @@ class Task:
         return None
 
     def _called_rule(self, item: Item, tool: tree.Ref, pattern: tree.Str) -> ForbidPlan | None:
-        import re
-
         assert item.name is not None
         if tool.name not in {t.name for t in self.tools}:
             self.found.append(error("T101", f"the task has no tool `{tool.name}`", tool.span,
                                     help="name one of its tools: " + ", ".join(t.name for t in self.tools)))
             return None
-        try:
-            re.compile(pattern.literal or "")
-        except re.error as problem:
-            self.found.append(error("T201", f"this is no regular expression: {problem}", pattern.span,
-                                    help="correct the pattern"))
+        if pattern.literal is None:
+            self.found.append(error("T201", "a pattern inserts nothing", pattern.span, help="write a plain string"))
             return None
-        return ForbidPlan(item.name.text, "called", tool=tool.name, pattern=pattern.literal or "")
+        if not self._check_pattern(pattern):
+            return None
+        return ForbidPlan(item.name.text, "called", tool=tool.name, pattern=pattern.literal)
 
     # The reward ---------------------------------------------------------------------------------
 
@@ -249,7 +247,8 @@ class Task:
 
     def _context(self) -> TaskContext:
         bound = {b.name: BoundVerifier(b.name, b.verifier.kind.name, b.verifier.name, b.verifier.signals,
-                                       b.verifier.facts, b.verifier.kind.start) for b in self.bindings}
+                                       b.verifier.facts, b.verifier.kind.start,
+                                       reads_text=not b.verifier.kind.sandbox) for b in self.bindings}
         at_start = frozenset(i.name.text for i in self.item.all("milestone")
                              if i.name is not None and self._false_at_start(i.value))
         return TaskContext(self.limits, sum(1 for _ in self.item.all("forbid")), bound, self.milestones, at_start)
@@ -263,6 +262,37 @@ class Task:
             start = verifier.kind.start.get(expr.name.text) if verifier is not None else None
             return isinstance(start, tree.Bool) and not start.value
         return False
+
+    def _check_milestone(self, item: Item) -> None:
+        expr = item.value
+        if isinstance(expr, tree.Attr):
+            verifier, _ = self._verifier(expr.base)
+            signal = verifier.signals.get(expr.name.text) if verifier is not None else None
+            if verifier is not None and (signal is None or signal.name != "bool"):
+                truths = tuple(n for n, t in verifier.signals.items() if t.name == "bool")
+                guess = did_you_mean(expr.name.text, truths)
+                self.found.append(error("T101", f"`{verifier.name}` has no true-or-false signal `{expr.name.text}`",
+                                        expr.name.span, help=f"did you mean `{guess}`?" if guess else
+                                        "it has " + (", ".join(truths) or "none")))
+            return
+        if isinstance(expr, tree.Call) and expr.fn.text == "said" and len(expr.args) == 1:
+            pattern = expr.args[0].value
+            if isinstance(pattern, tree.Str) and pattern.literal is not None:
+                self._check_pattern(pattern)
+                return
+        self.found.append(error("T106", "a milestone is `verifier.signal` or `said(\"pattern\")`", item.span,
+                                help="write `milestone built = builds.passed`"))
+
+    def _check_pattern(self, pattern: tree.Str) -> bool:
+        import re
+
+        try:
+            re.compile(pattern.literal or "")
+        except (re.error, RecursionError, OverflowError) as problem:
+            self.found.append(error("T201", f"this is no regular expression: {problem}", pattern.span,
+                                    help="correct the pattern"))
+            return False
+        return True
 
     def _arguments(self, declared: Declaration, args: tuple[tree.Arg, ...],
                    at: tree.Expr) -> dict[str, BoundArgument] | None:
@@ -307,12 +337,26 @@ class Task:
         if isinstance(expr, tree.Attr) and isinstance(expr.base, tree.Ref):
             space, name = expr.base.name, expr.name.text
             if space == "milestone" and name in self.milestones and param.type.name.text == "bool":
-                return BoundArgument(Typed(Symbol("milestone", (name,)), "bool"))
-            types = self.dataset.types if self.dataset is not None else {}
-            if self.loop is not None and space == self.loop.row.text and name in types and types[name].is_number:
-                return BoundArgument(Typed(Symbol("row", (name,)), kind_of(types[name])))
+                return BoundArgument(Symbol("milestone", (name,)))
+            if self.loop is not None and space == self.loop.row.text:
+                if self.dataset is None:
+                    return None  # reported with the dataset
+                have = self.dataset.types.get(name, NOTHING.type)
+                if have.name in {"int": ("int",), "real": ("int", "real")}.get(param.type.name.text, ()):
+                    return self._row_argument(param.type, expr, Symbol("row", (name,)), have)
         self.found.append(error("T205", f"this is no {param.type.name.text} that a reward can take", expr.span,
                                 help="pass `milestone.name` or a number of the row"))
+        return None
+
+    def _row_argument(self, wanted: tree.TypeExpr, expr: tree.Expr, symbol: Symbol, have: Type) -> BoundArgument | None:
+        """A number of the row: its range (which every row keeps) must lie in the one that the reward asks for."""
+        asked = read_type(wanted, self.found)
+        below = asked.low is not None and (have.low is None or have.low < asked.low)
+        above = asked.high is not None and (have.high is None or have.high > asked.high)
+        if not below and not above:
+            return BoundArgument(symbol, have)
+        self.found.append(error("T203", f"the reward takes an {asked}, `{expr.span.text}` is an {have}", expr.span,
+                                help="narrow the field's range in the schema, or widen the reward's parameter"))
         return None
 
     # One row ------------------------------------------------------------------------------------

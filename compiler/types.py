@@ -44,8 +44,15 @@ BROKEN = Type("?")
 """Stands for what was already reported: anything goes, so that one mistake makes one error."""
 
 
+def sane(value: Fraction) -> bool:
+    """Whether a number has few enough digits to be written down."""
+    return max(value.numerator.bit_length(), value.denominator.bit_length()) < 3400
+
+
 def decimal(value: Fraction) -> str:
     """A rational as a person writes it: a finite decimal where there is one."""
+    if not sane(value):
+        return "a number of over a thousand digits"
     denominator = value.denominator
     for prime in (2, 5):
         while denominator % prime == 0:
@@ -83,6 +90,9 @@ def read_range(written: Range, found: list[Diagnostic]) -> tuple[Fraction | None
         found.append(error("T202", f"the ends of this range have different units ({low[0] or 'none'} and "
                            f"{high[0] or 'none'})", written.span, help="give both ends the same unit"))
         return None, None
+    if not (sane(low[1]) and sane(high[1])):
+        found.append(error("T203", "the ends of this range have too many digits", written.span, help="shorten them"))
+        return None, None
     if low[1] > high[1]:
         found.append(error("T203", f"this range holds nothing: {decimal(low[1])} is above {decimal(high[1])}",
                            written.span, help=f"write {decimal(high[1])}..{decimal(low[1])}"))
@@ -115,6 +125,10 @@ def read_type(written: TypeExpr, found: list[Diagnostic], *, extra: tuple[str, .
                                help="only int, real, duration and size take `in a..b`"))
         else:
             low, high = read_range(written.range, found)
+            if name == "int" and any(e is not None and e.denominator != 1 for e in (low, high)):
+                found.append(error("T203", "the ends of an int's range are integers", written.range.span,
+                                   help="write whole numbers, or make it a real"))
+                low = high = None
             result = replace(result, low=low, high=high)
     return _with_modifiers(result, written, found)
 

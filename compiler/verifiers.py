@@ -9,10 +9,10 @@ from pathlib import PurePosixPath
 
 from guerdon.compiler.kinds import Kind, read_kind, read_signals
 from guerdon.compiler.plan.canonical import Json, rational
-from guerdon.compiler.plan.expr import Expr
+from guerdon.compiler.plan.expr import Expr, Symbol, symbols
 from guerdon.compiler.plan.schema import SignalPlan, VerifierPlan
 from guerdon.compiler.program import Declaration, Program
-from guerdon.compiler.reward.typing import Namespace, Typed, Typer
+from guerdon.compiler.reward.typing import Namespace, Typer
 from guerdon.compiler.shapes import check_body
 from guerdon.compiler.static import Static, asset_of
 from guerdon.compiler.types import Type, read_type
@@ -25,6 +25,7 @@ from guerdon.dsl.tree import Arg, Call, Item
 
 DEFAULT_WALL_MS = 60_000
 HIDDEN_ROOT = PurePosixPath("/grader")
+IDLE = Symbol("trajectory", ("idle",))
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,10 @@ class Verifiers:
         typer = Typer(fact_names(verifier.signals), self.found)
         for fact in verifier.facts:
             typer.boolean(fact, "a fact")
+        for item in verifier.item.all("fact"):
+            if isinstance(item.claim, tree.Outranks | tree.Monotone | tree.InRange):
+                self.found.append(error("T106", "a fact is a condition on the verifier's signals", item.span,
+                                        help="write for example `fact passed implies share == 1`"))
 
 
 def fact_names(signals: Mapping[str, Type]) -> Namespace:
@@ -103,7 +108,7 @@ def fact_names(signals: Mapping[str, Type]) -> Namespace:
     names = Namespace()
     for name, kind in signals.items():
         names.values[name] = names.symbol("signal", ("", name), kind)
-    names.values["idle"] = names.symbol("trajectory", ("idle",), Type("bool"))
+    names.values["idle"] = names.symbol(IDLE.space, IDLE.path, Type("bool"))
     return names
 
 
@@ -196,6 +201,9 @@ class Resolver:
         value = self.static.value(expr, wanted)
         if wanted.name in ("source", "expectation"):
             return self._special(value, wanted, expr)
+        if wanted.name == "path" and not value.broken and value.data is not None:
+            return asset_of(self.static, value if value.type.name == "asset" else coerce(
+                value, wanted, expr.span, f"`{key}`", self.static.found), expr)
         value = coerce(value, wanted, expr.span, f"`{key}`", self.static.found)
         if value.broken:
             return None
@@ -204,9 +212,6 @@ class Resolver:
             self.static.fail("T203", f"`{key}` cannot be `{value.data}`", expr,
                              f"did you mean `{guess}`?" if guess else "choose one of " + ", ".join(kind.choices[key]))
             return None
-        if wanted.name == "path" and value.data is not None:
-            is_asset = str(value.data).startswith(("sha256:", "tree-sha256:"))
-            return asset_of(self.static, Val(Type("asset" if is_asset else "path"), value.data), expr)
         return to_setting(value)
 
     def _special(self, value: Val, wanted: Type, expr: tree.Expr) -> Json:
@@ -267,22 +272,9 @@ class Resolver:
 
     def _facts(self) -> tuple[Expr, ...]:
         names = fact_names(self.verifier.signals)
-        names.values["idle"] = Typed(names.values["idle"].expr, "bool")
         typed = [Typer(names, []).boolean(f, "a fact") for f in self.verifier.facts]
         # A fact about the idle trajectory is for proofs: at run time nobody knows that a trajectory was idle.
-        return tuple(t.expr for f, t in zip(self.verifier.facts, typed, strict=True)
-                     if t.kind == "bool" and not _names_idle(f))
-
-
-def _names_idle(expr: tree.Expr) -> bool:
-    match expr:
-        case tree.Ref(name=name):
-            return name == "idle"
-        case tree.Unary(operand=operand):
-            return _names_idle(operand)
-        case tree.Binary(left=left, right=right):
-            return _names_idle(left) or _names_idle(right)
-    return False
+        return tuple(t.expr for t in typed if t.kind == "bool" and IDLE not in symbols(t.expr))
 
 
 def _under(path: PurePosixPath, root: PurePosixPath) -> bool:

@@ -61,8 +61,7 @@ SHAPES: Mapping[str, Shape] = {
     ),
     "verifier limits": Shape(keys={"wall": VALUE}),
     "reward": Shape(
-        keys={"solved": VALUE, "total": VALUE, "term": NAMED, "weight": NAMED, "ensure": CLAIM, "fact": CLAIM,
-              "allow": ALLOW},
+        keys={"solved": VALUE, "total": VALUE, "term": NAMED, "weight": NAMED, "ensure": CLAIM, "allow": ALLOW},
         required=("solved",),
     ),
     "task": Shape(

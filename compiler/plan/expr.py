@@ -64,13 +64,15 @@ def to_json(expr: Expr) -> Json:
 def from_json(data: Json) -> Expr:
     """Read an expression; raises ValueError on a malformed one."""
     if not isinstance(data, Sequence) or isinstance(data, str) or not data or not isinstance(data[0], str):
-        raise ValueError(f"not an expression: {data!r}")
+        raise ValueError(f"not an expression: {data!r:.80}")
     head, *rest = data
     if head in ("num", "bool", "str", "list"):
         return Const(_value_from_json(head, rest))
     if head in OPERATORS:
         return Apply(head, tuple(from_json(a) for a in rest))
     if head in ("signal", "trajectory", "limit", "row", "weight", "milestone", "term"):
+        if not rest or not all(isinstance(p, str) for p in rest):
+            raise ValueError(f"the path of a {head} is one name or more, not {rest!r:.80}")
         return Symbol(head, tuple(str(p) for p in rest))
     raise ValueError(f"unknown operator {head!r}")
 

@@ -23,9 +23,9 @@ from guerdon.compiler.reward.context import (
     signal_group,
 )
 from guerdon.compiler.reward.domain import Span, Unsupported, truth
-from guerdon.compiler.reward.extreme import Worlds
+from guerdon.compiler.reward.extreme import Extreme, Worlds
 from guerdon.compiler.reward.typing import Namespace, Typed, Typer
-from guerdon.compiler.types import Type, constant, decimal, read_range, read_type
+from guerdon.compiler.types import BOOL, Type, constant, decimal, read_range, read_type
 from guerdon.dsl import tree
 from guerdon.dsl.diagnostic import Diagnostic, Label, error, warning
 from guerdon.dsl.source import Span as SourceSpan
@@ -33,6 +33,8 @@ from guerdon.dsl.suggest import did_you_mean
 from guerdon.dsl.tree import Item
 
 ZERO = Fraction(0)
+LARGEST = Fraction(10**30)
+"""Rewards beyond this are refused: a learner computes in single precision, which ends at 3e38."""
 
 
 @dataclass
@@ -81,8 +83,8 @@ class Binder:
             bound = self.arguments.get(arg.name.text)
             if bound is None:
                 continue  # the task's call was already reported
-            if isinstance(bound.value, Typed):
-                self.names.values[arg.name.text] = bound.value
+            if isinstance(bound.value, Symbol):
+                self.names.values[arg.name.text] = self.names.symbol(bound.value.space, bound.value.path, bound.type)
             else:
                 group = signal_group(self.context.verifiers[bound.value], self.names)
                 self.names.groups[arg.name.text] = group
@@ -109,6 +111,7 @@ class Binder:
                                     help="write `anneal(0.05, 0, over = 1000)`"))
             return
         (_, first), (_, last) = (p for p in plain if p is not None)
+        first = self.overrides.get(item.name.text, first)
         self._add_weight(item.name, first, declared.low, declared.high, item)
         if item.name.text in self.weights:
             self.weights[item.name.text].moves = Span(min(first, last), max(first, last))
@@ -202,7 +205,9 @@ class Binder:
 class BoundArgument:
     """What a task hands a reward for one parameter: the name of a bound verifier, or a value."""
 
-    value: str | Typed
+    value: str | Symbol
+    type: Type = BOOL
+    """What a value may be."""
 
 
 class _Decider:
@@ -219,29 +224,48 @@ class _Decider:
         fixed: dict[Symbol, Expr] = {Symbol("weight", (n,)): Const(w.value) for n, w in binder.weights.items()
                                      if w.moves is None}
         self.score = substitute(total, fixed)
+        harness = facts(binder.context, binder.names, binder.found)
         box = {**initial_box(binder.names, binder.context), **moving}
-        harness = facts(binder.context, binder.names, binder.found, idle=False)
         self.worlds = Worlds(box, (*harness, *counter_facts()))
         self.allowed = {i.name.text for i in binder.declared.item.all("allow") if i.name is not None}
 
     def plan(self) -> RewardPlan | None:
+        if self._contradicts():
+            return None
         low, high = self._range()
-        decided = [self._default_ordering(), *(self._claim(i) for i in self.binder.declared.item.all("ensure"))]
-        self._violations_without_rules()
         if low is None or high is None:
             return None
+        decided = [self._default_ordering(), *(self._claim(i) for i in self.binder.declared.item.all("ensure"))]
+        self._violations_without_rules()
         weights = {n: (rational(w.value), rational(w.low), rational(w.high))
                    for n, w in self.binder.weights.items()}
         return RewardPlan(self.binder.declared.name, self.solved, tuple(self.terms), self.total, weights,
                           rational(low), rational(high), tuple(c for c in decided if c is not None))
 
+    def _contradicts(self) -> bool:
+        """Facts that exclude each other, or a `solved` that cannot be true or cannot be false."""
+        item = self.binder.declared.item.find("solved")
+        assert item is not None
+        if claims.impossible(self.worlds):
+            self.found.append(error("T306", "the facts of the verifiers exclude each other: no trajectory is possible",
+                                    self.binder.declared.item.word.span, help="correct the `fact` lines"))
+            return True
+        for expr, never in ((self.solved, "true"), (Apply("not", (self.solved,)), "false")):
+            if claims.impossible(self.worlds.given(self._fixed(expr))):
+                self.found.append(error("T307", f"`solved` can never be {never}: it decides nothing", item.span,
+                                        help="let `solved` depend on what a verifier finds"))
+                return True
+        return False
+
     def _range(self) -> tuple[Fraction | None, Fraction | None]:
         ends: list[Fraction | None] = []
         for highest in (False, True):
             end = claims.bound(self.score, self.worlds, highest=highest)
-            if end is None or isinstance(end, str) or end.value is None:
+            if end is None or isinstance(end, str) or end.value is None or abs(end.value) > LARGEST:
                 what = "upper" if highest else "lower"
-                why = "an unbounded counter or signal is used" if not isinstance(end, str) else end
+                why = end if isinstance(end, str) else "an unbounded counter or signal is used"
+                if isinstance(end, Extreme) and end.value is not None:
+                    why = f"it lies beyond {decimal(LARGEST)}, where a learner's numbers end"
                 self.found.append(error("T305", f"the reward `{self.binder.declared.name}` has no {what} bound: {why}",
                                         self.binder.declared.item.word.span,
                                         help="give every signal a range and the task a limit for what is counted"))
@@ -260,11 +284,17 @@ class _Decider:
             assert solved is not None
             self._refuted("T301", "a trajectory that is not solved can score as much as one that is solved",
                           solved.span, verdict)
+        elif verdict.verdict == "unknown":
+            self._unknown(text, self.binder.declared.item.word.span, verdict)
         return ClaimPlan(text, verdict.verdict, "; ".join(verdict.lines), ENGINE)
 
     def _refuted(self, code: str, message: str, span: SourceSpan, verdict: Verdict) -> None:
         self.found.append(error(code, message, span, notes=verdict.lines,
                                 help="raise the weight of the outcome, lower the others, or clamp them"))
+
+    def _unknown(self, text: str, span: SourceSpan, verdict: Verdict) -> None:
+        self.found.append(warning("T303", f"not checked by this version: {text}", span, notes=verdict.lines,
+                                  help="`--strict` fails on it; write the claim or the reward more simply"))
 
     def _outranks(self, better: Expr, worse: Expr, titles: tuple[str, str], margin: Fraction | None) -> Verdict:
         sides = (Side(self.score, self.worlds.given(better), titles[0]),
@@ -281,8 +311,7 @@ class _Decider:
         if verdict.verdict == "refuted":
             self._refuted("T302", f"this does not hold: {text}", item.span, verdict)
         elif verdict.verdict == "unknown":
-            self.found.append(warning("T303", f"not checked by this version: {text}", item.span,
-                                      notes=verdict.lines, help="`--strict` fails on it; write the claim more simply"))
+            self._unknown(text, item.span, verdict)
         return ClaimPlan(text, verdict.verdict, "; ".join(verdict.lines), ENGINE)
 
     def _decide(self, item: Item) -> Verdict | None:

@@ -10,7 +10,7 @@ from fractions import Fraction
 from guerdon.compiler.plan.expr import Apply, Const, Expr, Symbol, Value, substitute, symbols
 from guerdon.compiler.reward.direction import direction
 from guerdon.compiler.reward.domain import Span, Truth, Unsupported
-from guerdon.compiler.reward.extreme import Extreme, TooManyCases, Worlds, extreme
+from guerdon.compiler.reward.extreme import Extreme, TooManyCases, Worlds, extreme, is_empty
 from guerdon.compiler.types import decimal
 
 ENGINE = "intervals/1"
@@ -61,6 +61,14 @@ def bound(expr: Expr, worlds: Worlds, *, highest: bool) -> Extreme | None | str:
         return extreme(expr, worlds, highest=highest)
     except (TooManyCases, Unsupported) as problem:
         return str(problem) or "too many cases"
+
+
+def impossible(worlds: Worlds) -> bool:
+    """Whether there is surely no such trajectory."""
+    try:
+        return is_empty(worlds)
+    except (TooManyCases, Unsupported):
+        return False
 
 
 def _corners(shared: Mapping[Symbol, Span]) -> Iterator[dict[Symbol, Fraction]]:

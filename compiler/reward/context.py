@@ -27,6 +27,8 @@ class BoundVerifier:
     signals: Mapping[str, Type]
     facts: tuple[tree.Expr, ...]
     start: Mapping[str, tree.Expr]
+    reads_text: bool = False
+    """It judges what the agent said, not what it left: words alone can move its signals."""
 
 
 @dataclass(frozen=True)
@@ -78,17 +80,23 @@ def signal_group(verifier: BoundVerifier, names: Namespace) -> dict[str, Typed]:
     return {s: names.symbol("signal", (verifier.name, s), t) for s, t in verifier.signals.items()}
 
 
-def fact_namespace(verifier: BoundVerifier, names: Namespace, idle: bool) -> Namespace:
+def idle_symbol(verifier: BoundVerifier) -> Symbol:
+    """Whether a verifier saw what an idle trajectory leaves: open in general, true in the named trajectories."""
+    return Symbol("trajectory", ("idle", verifier.name))
+
+
+def fact_namespace(verifier: BoundVerifier, names: Namespace) -> Namespace:
     """What a fact may name: the verifier's own signals, and `idle` as a truth value."""
     group = signal_group(verifier, names)
-    return Namespace(values={**group, "idle": Typed(Const(idle), "bool")}, box=names.box)
+    names.box[idle_symbol(verifier)] = Truth(True, True)
+    return Namespace(values={**group, "idle": Typed(idle_symbol(verifier), "bool")}, box=names.box)
 
 
-def facts(context: TaskContext, names: Namespace, found: list[Diagnostic], *, idle: bool) -> tuple[Expr, ...]:
-    """Everything that holds by construction or by run-time assert, in any (or, if `idle`, in an idle) trajectory."""
+def facts(context: TaskContext, names: Namespace, found: list[Diagnostic]) -> tuple[Expr, ...]:
+    """Everything that holds by construction or by run-time assert, in any trajectory."""
     result: list[Expr] = []
     for verifier in context.verifiers.values():
-        typer = Typer(fact_namespace(verifier, names, idle), found)
+        typer = Typer(fact_namespace(verifier, names), found)
         result += [typer.boolean(f, "a fact").expr for f in verifier.facts]
     return tuple(result)
 
@@ -107,13 +115,20 @@ def counter_facts() -> tuple[Expr, ...]:
     )
 
 
-def start_conditions(context: TaskContext, names: Namespace, found: list[Diagnostic]) -> list[Expr]:
-    """The signals as they are when no artefact has been touched, and the milestones that cannot hold then."""
+def start_conditions(context: TaskContext, names: Namespace, found: list[Diagnostic], *, speaks: bool) -> list[Expr]:
+    """The signals as they are when no artefact has been touched, and the milestones that cannot hold then.
+
+    An agent that `speaks` gives the verifiers of text something to read: only that it does not pass is sure.
+    """
     result: list[Expr] = []
     for verifier in context.verifiers.values():
         group = signal_group(verifier, names)
         typer = Typer(Namespace(values=dict(group), box=names.box), found)
-        result += [Apply("==", (group[s].expr, typer.typed(e).expr)) for s, e in verifier.start.items() if s in group]
+        heard = speaks and verifier.reads_text
+        result += [Apply("==", (group[s].expr, typer.typed(e).expr)) for s, e in verifier.start.items()
+                   if s in group and (s == "passed" or not heard)]
+        if not heard:
+            result.append(idle_symbol(verifier))
     result += [Apply("not", (Symbol("milestone", (m,)),)) for m in context.milestones if m in context.false_at_start]
     return result
 
@@ -130,8 +145,7 @@ def named_trajectory(name: str, context: TaskContext, names: Namespace, solved: 
     if name == "late":
         return (solved, equals("turns", context.limits.turns))
     clean: list[Expr] = [equals(c, 0) for c in ("malformed_calls", "repeated_calls", "violations")]
-    clean += start_conditions(context, names, found)
-    clean += facts(context, names, found, idle=True)
+    clean += start_conditions(context, names, found, speaks=name != "idle")
     if name == "quit":
         return (*clean, equals("turns", 1), equals("tool_calls", 1), counter("submitted"))
     clean += [equals("tool_calls", 0), Apply("not", (counter("submitted"),))]

@@ -64,6 +64,11 @@ def extreme(expr: Expr, worlds: Worlds, *, highest: bool) -> Extreme | None:
     return best
 
 
+def is_empty(worlds: Worlds) -> bool:
+    """Whether intervals show that no world meets all conditions. Raises TooManyCases or Unsupported."""
+    return next(_leaves(Const(ZERO), worlds, True), None) is None
+
+
 def relevant(expr: Expr, worlds: Worlds) -> Worlds:
     """The same set without facts that share no symbol, not even by way of other facts, with the question.
 
