@@ -17,8 +17,8 @@ class VerifyInput:
 
     `environment` are the files the sandbox began with, `hidden` those the agent never sees (absolute
     paths below `/grader`), `open_sandbox` makes the fresh verification sandbox from the pinned image (role
-    `verify`); the verifier removes it. `control` are the oracle's artefacts, where they are at hand: they settle
-    whether a run that ended unclearly was the candidate's doing.
+    `verify`); the verifier removes it. `control` makes the oracle's artefacts (None where a row has no solution):
+    asked only to settle whether a run that ended unclearly was the candidate's doing.
     """
 
     plan: VerifierPlan
@@ -29,7 +29,7 @@ class VerifyInput:
     answer: str | None
     submitted: bool
     open_sandbox: Callable[[], Awaitable[Sandbox]]
-    control: Artefacts | None = None
+    control: Callable[[], Awaitable[Artefacts | None]] | None = None
 
 
 class Verifier(Protocol):

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from guerdon.compiler.plan.schema import EnvironmentPlan, ImagePlan, InstancePlan, TaskPlan, VerifierPlan
 from guerdon.runtime.agent.rollout import Rollout, rollout
@@ -15,6 +15,7 @@ from guerdon.runtime.contracts.assets import expand
 from guerdon.runtime.contracts.plan import LoadedPlan
 from guerdon.runtime.contracts.policy import MessagePolicy, Occasion, PolicyFault
 from guerdon.runtime.contracts.sandbox import (
+    Artefacts,
     ImageRecipe,
     PutFile,
     Resources,
@@ -37,6 +38,7 @@ from guerdon.runtime.contracts.trajectory import (
 from guerdon.runtime.contracts.verifier import VerifyInput
 from guerdon.runtime.loop.config import RunConfig, RunError
 from guerdon.runtime.loop.score import Defect, check_verdict, score
+from guerdon.runtime.policy.table import make
 from guerdon.runtime.schedule.retry import with_retries
 from guerdon.runtime.verify import verify
 
@@ -187,6 +189,7 @@ async def _look(shop: Workshop, scene: Scene, plan: VerifierPlan, done: Rollout)
         plan=plan, workdir=environment.workdir if environment else "/", artefacts=done.artefacts[plan.collect],
         environment=scene.files, hidden=hidden, answer=done.trajectory.answer,
         submitted=done.trajectory.counters.submitted, open_sandbox=open_sandbox,
+        control=lambda: _control(shop, scene, plan),
     )
     try:
         return await verify(given)
@@ -194,6 +197,17 @@ async def _look(shop: Workshop, scene: Scene, plan: VerifierPlan, done: Rollout)
         for sandbox in opened:
             await _remove(sandbox)
         raise
+
+
+async def _control(shop: Workshop, scene: Scene, plan: VerifierPlan) -> Artefacts | None:
+    """What the solution leaves behind: made only where a verification ended unclearly. Raises SandboxFault."""
+    instance = scene.job.instance
+    if not instance.solution:
+        return None
+    spec = replace(scene.job.spec, policy="oracle")
+    oracle = replace(shop, policy=make("oracle"))
+    done = await _act(oracle, replace(scene, job=Job(spec, instance)))
+    return done.artefacts[plan.collect]
 
 
 def _scored(

@@ -46,10 +46,11 @@ async def settle(
     except Unclear as again:
         unclear = again
     twice = f"the verification broke twice: {unclear.reason}"
-    if given.control is None:
+    oracle = await given.control() if given.control is not None else None
+    if oracle is None:
         return invalid(f"{twice}; no oracle to compare with: run `guerdon doctor`, then again", unclear.evidence)
     try:
-        control = await attempt(dataclasses.replace(given, artefacts=given.control, control=None))
+        control = await attempt(dataclasses.replace(given, artefacts=oracle, control=None))
     except Unclear as broken:
         return invalid(f"{twice}; the oracle's breaks as well: {broken.reason}; run `guerdon doctor`", broken.evidence)
     if control.outcome is not Outcome.PASS:

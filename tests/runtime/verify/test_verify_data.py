@@ -261,7 +261,10 @@ def test_what_is_unclear_is_settled_by_the_control(candidate, oracle, control, w
             raise Unclear("the sandbox was lost")
         return result
 
-    verdict = asyncio.run(settle(given_for("pytest", control=control), attempt, LOST))
+    async def ask():
+        return control
+
+    verdict = asyncio.run(settle(given_for("pytest", control=ask), attempt, LOST))
     assert verdict.outcome is want
     assert runs == {"d": [], "o": []}
     assert want is not Outcome.FAIL or verdict.signals == LOST

@@ -139,4 +139,8 @@ def test_what_was_not_handed_in_is_not_there(check):
 def test_artefacts_that_do_not_fit_are_the_candidates_doing(check):
     oracle = handed_in({"solution.py": attacks.ORACLE})
     big = Artefacts(tuple(Artefact(f"/workspace/{n}", bytes(1 << 24), 0o644, "") for n in range(5)), "big")
-    assert check({}, artefacts=big, control=oracle).outcome is Outcome.FAIL
+
+    async def control():
+        return oracle
+
+    assert check({}, artefacts=big, control=control).outcome is Outcome.FAIL
