@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import builtins
 from dataclasses import replace
+from fractions import Fraction
 from itertools import zip_longest
 from typing import Any
 
@@ -20,7 +22,7 @@ class ExpressionBuilder:
     def __init__(self, source: Source) -> None:
         self.source = source
         self.text = source.text
-        self.diagnostics: list[Diagnostic] = []
+        self.diagnostics: builtins.list[Diagnostic] = []
         # Depth of each composite expression; the node is kept so that its id stays its own.
         self._depths: dict[int, tuple[int, object]] = {}
         self._reported_depth = False
@@ -111,18 +113,18 @@ class ExpressionBuilder:
     def plain_string(self, token: Token) -> tree.Str:
         return self._string([token], [])
 
-    def template_head(self, head: Token, value: tree.Expr) -> list[Any]:
+    def template_head(self, head: Token, value: tree.Expr) -> builtins.list[Any]:
         return [head, value]
 
-    def template_more(self, template: list[Any], mid: Token, value: tree.Expr) -> list[Any]:
+    def template_more(self, template: builtins.list[Any], mid: Token, value: tree.Expr) -> builtins.list[Any]:
         template += [mid, value]
         return template
 
-    def template_string(self, template: list[Any], tail: Token) -> Any:
+    def template_string(self, template: builtins.list[Any], tail: Token) -> Any:
         node = self._string([*template[::2], tail], template[1::2])
         return self._composite(node, tree.Str(node.span, ()), *template[1::2])
 
-    def _string(self, tokens: list[Token], inserted: list[tree.Expr]) -> tree.Str:
+    def _string(self, tokens: builtins.list[Token], inserted: builtins.list[tree.Expr]) -> tree.Str:
         start, end = tokens[0].start, tokens[-1].end
         opening, quote = _quotes(self.text, start)
         pieces = []
@@ -137,7 +139,7 @@ class ExpressionBuilder:
         parts = [part for pair in zip_longest(texts, inserted) for part in pair if part]
         return tree.Str(Span(self.source, start, end), tuple(parts))
 
-    def _check_escapes(self, tokens: list[Token]) -> None:
+    def _check_escapes(self, tokens: builtins.list[Token]) -> None:
         for token in tokens:
             for offset, escape in literals.unescape(self.text[token.start : token.end])[1]:
                 start = token.start + offset
@@ -162,7 +164,7 @@ _OPS = {
     "PLUS": "+", "MINUS": "-", "STAR": "*", "SLASH": "/", "EQ": "==", "NE": "!=", "LT": "<", "LE": "<=",
     "GT": ">", "GE": ">=", "AND": "and", "OR": "or", "IMPLIES": "implies", "NOT": "not",
 }
-_ZERO = literals.Fraction(0)
+_ZERO = Fraction(0)
 
 
 def _start(part: Any) -> int:

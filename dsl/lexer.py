@@ -72,8 +72,8 @@ class Lexer:
 
     def run(self) -> Lexer:
         """Split the whole text."""
-        for found in _HARMFUL.finditer(self.text):
-            self._harmful(found)
+        for harmful in _HARMFUL.finditer(self.text):
+            self._harmful(harmful)
         position, end, match = 0, len(self.text), _TOKEN.match
         handlers = {group: getattr(self, f"_on_{group.lower()}") for group in _TOKEN.groupindex}
         while position < end:

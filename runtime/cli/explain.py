@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 def main(argv: Sequence[str]) -> int:
     """Print the page of a code."""
-    from guerdon.dsl.explain import codes, page
+    from guerdon.dsl.pages import codes, page
 
     if len(argv) != 1 or argv[0] in ("-h", "--help"):
         print("usage: guerdon explain CODE\n\n" + " ".join(codes()))

@@ -15,6 +15,7 @@ from guerdon.dsl.render import RENDERERS
 from guerdon.runtime.cli.loading import keep
 from guerdon.runtime.cli.trouble import attempt, provider
 from guerdon.runtime.loop.lock import learn
+from guerdon.runtime.schedule.stop import stop_on_signals
 from guerdon.runtime.store.assets import AssetStore
 from guerdon.runtime.store.durable import write_atomically
 
@@ -38,7 +39,8 @@ async def _lock(path: str) -> int:
     plan = keep(compiled, AssetStore())
     made = await provider()
     try:
-        learnt = await learn(plan, made)
+        with stop_on_signals(lambda text: print(text, file=sys.stderr)) as stop:
+            learnt = await learn(plan, made, stop=stop)
     finally:
         await made.close()
     for problem in learnt["problems"]:

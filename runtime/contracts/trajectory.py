@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import StrEnum
 from typing import Literal
 
 from guerdon.compiler.plan.canonical import Json
@@ -13,7 +13,7 @@ from guerdon.compiler.plan.expr import Value
 Role = Literal["system", "user", "assistant", "tool"]
 
 
-class Outcome(str, Enum):
+class Outcome(StrEnum):
     """The three ways in which an episode ends; `invalid` is a fault of ours and never a score."""
 
     PASS = "pass"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from guerdon.dsl import explain
+from guerdon.dsl import pages as explain
 from guerdon.dsl.parser import parse
 from guerdon.dsl.source import Source
 

@@ -1,6 +1,7 @@
 """Exit 0 if the configuration is sound: read as data, nothing of the agent is run."""
 
 import configparser
+import pathlib
 import sys
 
 WANTED = {
@@ -10,8 +11,7 @@ WANTED = {
 
 parser = configparser.ConfigParser()
 try:
-    with open("/srv/app/app.ini", encoding="utf-8") as stream:
-        parser.read_string(stream.read(65536))
+    parser.read_string(pathlib.Path("/srv/app/app.ini").read_text(encoding="utf-8"))
     found = {name: dict(parser[name]) for name in parser.sections()}
 except (OSError, ValueError, configparser.Error) as problem:
     sys.exit(f"app.ini cannot be read: {problem}")
