@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from guerdon.compiler.plan.canonical import Json
 from guerdon.compiler.plan.schema import ToolPlan
 from guerdon.compiler.program import Declaration
-from guerdon.compiler.types import SETTING_TYPES, Type, read_type
+from guerdon.compiler.types import BROKEN, SETTING_TYPES, Type, read_type
 from guerdon.dsl.diagnostic import Diagnostic, error
 from guerdon.dsl.tree import Bool, Expr, Item, ListLit, Ref, Str
 
@@ -54,6 +54,7 @@ def read_signals(item: Item, found: list[Diagnostic]) -> dict[str, Type]:
     for field in _body(item, "signals"):
         assert field.type is not None
         kind = read_type(field.type, found)
+        result[field.word.text] = BROKEN  # what uses it is no second error
         if kind.name in ("int", "real") and (kind.low is None or kind.high is None):
             found.append(error("T203", f"the signal `{field.word.text}` has no range", field.span,
                                help=f"write `{field.word.text}: {kind.name} in 0..1` (with its own bounds)"))

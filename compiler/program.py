@@ -173,9 +173,9 @@ class Loader:
     def _take(self, name: Name, other: Scope, path: str, scope: Scope) -> None:
         declared = other.names.get(name.text)
         if declared is None:
-            scope.broken |= {name.text}
+            guess = did_you_mean(name.text, tuple(other.names))
+            scope.broken |= {name.text, guess or name.text}
             if name.text not in other.broken:
-                guess = did_you_mean(name.text, tuple(other.names))
                 self.found.append(error("T101", f"`{path}` declares no `{name.text}`", name.span,
                                         help=f"did you mean `{guess}`?" if guess else
                                         "it declares " + ", ".join(sorted(other.names))))

@@ -30,7 +30,7 @@ from guerdon.compiler.program import Declaration, Program
 from guerdon.compiler.reward.bind import Binder, BoundArgument
 from guerdon.compiler.reward.context import BoundVerifier, TaskContext
 from guerdon.compiler.static import Static
-from guerdon.compiler.types import Type, decimal, read_type
+from guerdon.compiler.types import BROKEN, Type, decimal, read_type
 from guerdon.compiler.values import NOTHING, Val, coerce
 from guerdon.compiler.verifiers import Resolver, Verifier, Verifiers, bind_params
 from guerdon.dsl import tree
@@ -341,7 +341,9 @@ class Task:
             if self.loop is not None and space == self.loop.row.text:
                 if self.dataset is None:
                     return None  # reported with the dataset
-                have = self.dataset.types.get(name, NOTHING.type)
+                have = self.dataset.types.get(name, Type("missing"))
+                if have is BROKEN:
+                    return None
                 if have.name in {"int": ("int",), "real": ("int", "real")}.get(param.type.name.text, ()):
                     return self._row_argument(param.type, expr, Symbol("row", (name,)), have)
         self.found.append(error("T205", f"this is no {param.type.name.text} that a reward can take", expr.span,

@@ -125,10 +125,12 @@ def read_type(written: TypeExpr, found: list[Diagnostic], *, extra: tuple[str, .
                                help="only int, real, duration and size take `in a..b`"))
         else:
             low, high = read_range(written.range, found)
-            if name == "int" and any(e is not None and e.denominator != 1 for e in (low, high)):
+            if low is None or high is None:
+                return BROKEN
+            if name == "int" and (low.denominator != 1 or high.denominator != 1):
                 found.append(error("T203", "the ends of an int's range are integers", written.range.span,
                                    help="write whole numbers, or make it a real"))
-                low = high = None
+                return BROKEN
             result = replace(result, low=low, high=high)
     return _with_modifiers(result, written, found)
 

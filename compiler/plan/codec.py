@@ -9,8 +9,8 @@ from functools import cache
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from guerdon.compiler.plan import expr as expressions
-from guerdon.compiler.plan.canonical import Json
-from guerdon.compiler.plan.schema import PLAN_FORMAT, InstancePlan, Plan
+from guerdon.compiler.plan.canonical import Json, parse_rational
+from guerdon.compiler.plan.schema import PLAN_FORMAT, InstancePlan, Plan, Rational
 
 
 class PlanError(Exception):
@@ -55,7 +55,7 @@ def to_json(value: Any) -> Any:
 
 @cache
 def _hints(cls: type) -> Mapping[str, Any]:
-    return get_type_hints(cls)
+    return get_type_hints(cls, include_extras=True)
 
 
 def _read(kind: Any, data: Any, where: str) -> Any:
@@ -67,6 +67,8 @@ def _read(kind: Any, data: Any, where: str) -> Any:
         if type(data) is not kind:
             raise PlanError(f"{where}: expected {kind.__name__}, found {data!r:.80}")
         return data
+    if kind == Rational:
+        return _read_rational(data, where)
     origin = get_origin(kind)
     if origin in _READERS:
         return _READERS[origin](get_args(kind), data, where)
@@ -78,6 +80,14 @@ def _read_expr(data: Any, where: str) -> expressions.Expr:
         return expressions.from_json(data)
     except (ValueError, ZeroDivisionError, RecursionError) as problem:
         raise PlanError(f"{where}: {problem}") from None
+
+
+def _read_rational(data: Any, where: str) -> str:
+    try:
+        parse_rational(data)
+    except (TypeError, ValueError, ZeroDivisionError):
+        raise PlanError(f"{where}: expected a rational such as '3' or '4/5', found {data!r:.80}") from None
+    return str(data)
 
 
 def _read_dataclass(kind: Any, data: Any, where: str) -> Any:

@@ -10,11 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated, TypeAlias
 
 from guerdon.compiler.plan.canonical import Json
 from guerdon.compiler.plan.expr import Expr
 
 PLAN_FORMAT = "guerdon.plan/1"
+Rational: TypeAlias = Annotated[str, "rational"]
+"""An exact number as `canonical.rational` writes it; the codec refuses any other text."""
+
 MAX_CALLS_PER_TURN = 16
 """Calls beyond this many in one turn are not run: proofs bound the counters of a trajectory by it."""
 
@@ -60,8 +64,8 @@ class SignalPlan:
     """A signal's type: `bool`, `int` or `real` with a range, `direction` `up`, `down` or empty."""
 
     type: str
-    low: str | None
-    high: str | None
+    low: Rational | None
+    high: Rational | None
     direction: str
 
 
@@ -141,7 +145,7 @@ class InstancePlan:
     verify: tuple[VerifierPlan, ...]
     solution: tuple[StepPlan, ...]
     exploits: tuple[ExploitPlan, ...]
-    values: Mapping[str, str]
+    values: Mapping[str, Rational]
     """Row values that the reward reads, as rationals."""
     difficulty: str | None = None
 
@@ -152,9 +156,9 @@ class TermPlan:
 
     name: str
     weight: Expr
-    default: str
-    low: str
-    high: str
+    default: Rational
+    low: Rational
+    high: Rational
     expr: Expr
 
 
@@ -179,10 +183,10 @@ class RewardPlan:
     solved: Expr
     terms: tuple[TermPlan, ...]
     total: Expr
-    weights: Mapping[str, tuple[str, str, str]]
+    weights: Mapping[str, tuple[Rational, Rational, Rational]]
     """name -> (value, low, high)."""
-    low: str
-    high: str
+    low: Rational
+    high: Rational
     """The proved range of `total`, asserted again at run time."""
     claims: tuple[ClaimPlan, ...]
 

@@ -58,6 +58,8 @@ class Binder:
     found: list[Diagnostic]
     names: Namespace = field(default_factory=Namespace)
     weights: dict[str, Weight] = field(default_factory=dict)
+    broken: bool = False
+    """Something it uses was reported elsewhere, so that nothing can be decided."""
 
     def bind(self) -> RewardPlan | None:
         """Type everything, then decide every claim."""
@@ -70,7 +72,7 @@ class Binder:
         terms = [t for t in (self._term(i) for i in self.declared.item.all("term")) if t is not None]
         self._check_overrides()
         total = self._total(terms)
-        if sum(d.severity.value == "error" for d in self.found) > before or solved is None:
+        if sum(d.severity.value == "error" for d in self.found) > before or solved is None or self.broken:
             return None
         return _Decider(self, solved, terms, total).plan()
 
@@ -155,6 +157,7 @@ class Binder:
                                     help="add `solved = …`: it alone decides pass or fail"))
             return None
         result = Typer(self.names, self.found).boolean(item.value, "`solved`")
+        self.broken |= result.kind == "?"
         self.names.values["solved"] = result
         return result.expr
 
@@ -166,6 +169,7 @@ class Binder:
             return None
         weight = self._weight_of(item)
         value = Typer(self.names, self.found).number(item.value, "a term")
+        self.broken |= value.kind == "?"
         if weight is None:
             return None
         used = self.weights[weight]
@@ -198,7 +202,9 @@ class Binder:
             return Apply("sum", tuple(weighted.values())) if weighted else Const(ZERO)
         inner = Namespace({**self.names.values, **{n: Typed(e, "number") for n, e in weighted.items()}},
                           self.names.groups, self.names.box)
-        return Typer(inner, self.found).number(item.value, "`total`").expr
+        result = Typer(inner, self.found).number(item.value, "`total`")
+        self.broken |= result.kind == "?"
+        return result.expr
 
 
 @dataclass(frozen=True)
