@@ -12,6 +12,8 @@ class SandboxFault(Exception):
 
     `kind` is a stable word (`service-down`, `image-gone`, `disk-full`, `create-failed`, `exec-lost` …),
     `remedy` the one line that mends it.
+    One kind is not ours but the agent's doing: `sandbox-oom`, where what ran in a sandbox took all its memory until
+    the kernel ended the sandbox itself.
     """
 
     def __init__(self, kind: str, message: str, remedy: str = "") -> None:
@@ -26,7 +28,10 @@ class SandboxFault(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """Limits of one sandbox: thousandths of a CPU, bytes of memory, bytes of writable disk, processes."""
+    """Limits of one sandbox: thousandths of a CPU, bytes of memory, bytes in each writable folder, processes.
+
+    Writable folders are memory: what the kernel lets a sandbox hold is `memory` and each of them filled.
+    """
 
     cpu_milli: int = 1000
     memory: int = 512 * 1024 * 1024
@@ -41,9 +46,9 @@ Role = Literal["agent", "verify"]
 class SandboxSpec:
     """All that decides what a sandbox is; equal specs give equal sandboxes.
 
-    Role `agent`: every process runs as uid 1000 without capabilities. Role `verify`: the trusted harness
-    runs as uid 0 of the sandbox's own user namespace with SETUID, SETGID, KILL, CHOWN, DAC_OVERRIDE and nothing
-    else, so that it can start the candidate as uid 1000; `/grader` is a tmpfs that only uid 0 can enter.
+    Role `agent`: every process (but an idle PID 1 that none of them can touch) runs as uid 1000, and none has a
+    capability. Role `verify`: the trusted harness runs as uid 0 of the sandbox's own user namespace with SETUID,
+    SETGID, KILL, CHOWN, DAC_OVERRIDE, FOWNER and nothing else, so that it can start the candidate as uid 1000; `/grader` is a tmpfs that only uid 0 can enter.
     """
 
     image: str

@@ -68,21 +68,21 @@ class Engine:
         except rest.ConnectionLost as error:
             raise down(error) from error
 
-    async def open_exec(self, container: str, options: Mapping[str, Any]) -> rest.ExecStream:
+    async def open_exec(self, container: str, options: Mapping[str, Any], timeout: float = 60.0) -> rest.ExecStream:
         """Start a command. An exec that never began may be tried again. Raises SandboxFault."""
         try:
-            return await rest.open_exec(self.path, container, options)
+            return await rest.open_exec(self.path, container, options, timeout)
         except rest.ConnectionLost:
             await self.recover()
         try:
-            return await rest.open_exec(self.path, container, options)
+            return await rest.open_exec(self.path, container, options, timeout)
         except rest.ConnectionLost as error:
             raise down(error) from error
 
-    async def exit_code(self, exec_id: str, patience: float = 5.0) -> int | None:
+    async def exit_code(self, exec_id: str, patience: float = 5.0, timeout: float = 60.0) -> int | None:
         """How a command ended; None while it runs on. Raises SandboxFault."""
         try:
-            return await rest.exit_code(self.path, exec_id, patience)
+            return await rest.exit_code(self.path, exec_id, patience, timeout)
         except rest.ConnectionLost as error:
             await self.recover()
             raise down(error) from error

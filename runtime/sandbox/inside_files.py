@@ -40,6 +40,9 @@ def main() -> None:
     else:
         collect(asked, sink)
     sink.flush()
+    # An answer may be lost where the request is not read to its end.
+    while source.read(CHUNK):
+        pass
 
 
 def put(asked: Any, source: BinaryIO) -> Any:

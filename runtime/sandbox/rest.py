@@ -185,12 +185,12 @@ def exec_fault(reply: Reply, container: str) -> SandboxFault:
                         "run the episode again; `guerdon doctor` looks at the service")
 
 
-async def exit_code(path: str, exec_id: str, patience: float = 5.0) -> int | None:
+async def exit_code(path: str, exec_id: str, patience: float = 5.0, timeout: float = 60.0) -> int | None:
     """The exit code of an exec, waiting up to `patience` s for its end to be noted; None if it runs on."""
     end = asyncio.get_running_loop().time() + patience
     pause = 0.002
     while True:
-        reply = await request(path, "GET", f"/exec/{exec_id}/json")
+        reply = await request(path, "GET", f"/exec/{exec_id}/json", timeout=timeout)
         if reply.status == 404:
             raise SandboxFault("exec-lost", "podman has no record of how a command ended", "run the episode again")
         state = reply.json()

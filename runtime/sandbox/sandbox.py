@@ -17,11 +17,11 @@ from guerdon.runtime.contracts.sandbox import (
 )
 from guerdon.runtime.sandbox import files, hostside, removal
 from guerdon.runtime.sandbox.engine import Engine
-from guerdon.runtime.sandbox.execution import KILLED, execute
+from guerdon.runtime.sandbox.execution import KILLED, Command, Control, execute
 from guerdon.runtime.sandbox.shell import PodmanShell
 from guerdon.runtime.sandbox.spec import ROOT, USER
 
-HELPER_SECONDS = 120.0
+HELPER_SECONDS = 60.0
 LIMITS = CollectLimits()
 # As uid 1000 without capabilities: the kernel sends it to all that this user runs, at once, but not to PID 1.
 KILL_ALL = ("/bin/sh", "-c", "kill -9 -1")
@@ -37,6 +37,7 @@ class PodmanSandbox:
         self._pid = pid
         self._spec = spec
         self._forget = forget
+        self._control = Control(self._kill_all, self._kill_user, self._alive)
         self._shells: list[PodmanShell] = []
         self._removed = False
         self._python: str | None = None
@@ -56,13 +57,12 @@ class PodmanSandbox:
         """See the contract. A program that is not there ends with 127, a folder that is not there with 126."""
         if root and self._spec.role != "verify":
             raise ValueError("only a sandbox of role `verify` runs programs as root")
-        return await execute(self._engine, self._id, argv, user=ROOT if root else USER, stdin=stdin, wall=wall,
-                             output=output, env=env or {}, cwd=cwd or self._spec.workdir,
-                             kill=self._kill_all, alive=self._alive)
+        command = Command(argv, ROOT if root else USER, stdin, wall, output, env or {}, cwd or self._spec.workdir)
+        return await execute(self._engine, self._id, command, self._control)
 
     async def shell(self) -> PodmanShell:
         """See the contract."""
-        shell = PodmanShell(self._engine, self._id, self._spec.workdir, self._kill_user, self._alive)
+        shell = PodmanShell(self._engine, self._id, self._spec.workdir, self._control)
         await shell.open()
         self._shells.append(shell)
         return shell
@@ -79,19 +79,28 @@ class PodmanSandbox:
         request = files.put_request(given, self._spec, root=root, read_only=read_only)
         done = await self._helper(request, ROOT if root else USER, 64 * 1024)
         if done.exit_code == KILLED or done.timed_out:
-            raise OSError(errno_names.ENOMEM, "the sandbox's memory is exhausted", given[0].path)
+            raise OSError(errno_names.ENOMEM, "writing was killed: the sandbox's memory is exhausted, or "
+                          "its own processes did it", given[0].path)
         _check(done, "writing files")
         code, path = files.put_answer(done.stdout)
         if code:
             raise OSError(code, os.strerror(code), path)
 
     async def _helper(self, request: bytes, user: str, output: int) -> ExecResult:
-        """Run the inside program with the image's Python. Raises SandboxFault `image-unfit` where it has none."""
+        """Run the inside program with the image's Python, and again where the user's own processes may have ended
+        it. Raises SandboxFault `image-unfit` where there is no Python."""
+        done = await self._try_helper(request, user, output)
+        if done.exit_code == KILLED or done.timed_out:
+            await self._kill_user()
+            done = await self._try_helper(request, user, output)
+        return done
+
+    async def _try_helper(self, request: bytes, user: str, output: int) -> ExecResult:
+        """Run the inside program once."""
         candidates = [self._python] if self._python else files.pythons(self._spec)
         for python in candidates:
-            done = await execute(self._engine, self._id, files.argv(python), user=user, stdin=request,
-                                 wall=HELPER_SECONDS, output=output, env={}, cwd="/",
-                                 kill=self._kill_all, alive=self._alive)
+            command = Command(files.argv(python), user, request, HELPER_SECONDS, output, drains=True)
+            done = await execute(self._engine, self._id, command, self._control)
             if done.exit_code != 127:
                 self._python = python
                 return done
@@ -102,8 +111,14 @@ class PodmanSandbox:
         """See the contract. Open shells are replaced on their next command."""
         await self._kill_user()
 
+    def _shells_end(self) -> None:
+        """Tell the open shells that they are about to be killed."""
+        for shell in self._shells:
+            shell.outlived()
+
     async def _kill_user(self) -> None:
         """Kill what uid 1000 runs. Raises SandboxFault when something is left."""
+        self._shells_end()
         if await asyncio.to_thread(hostside.kill_inside, self._pid, self._id, keep_root=True):
             return
         await self._alive()
@@ -111,6 +126,7 @@ class PodmanSandbox:
 
     async def _kill_all(self) -> None:
         """Kill all but PID 1 and its sleep. Raises SandboxFault when something is left."""
+        self._shells_end()
         if await asyncio.to_thread(hostside.kill_inside, self._pid, self._id, keep_root=False):
             return
         await self._alive()
@@ -123,19 +139,27 @@ class PodmanSandbox:
         async def nothing() -> None:
             return None
 
-        done = await execute(self._engine, self._id, KILL_ALL, user=user, stdin=b"", wall=30.0, output=4096,
-                             env={}, cwd="/", kill=nothing, alive=self._alive)
+        done = await execute(self._engine, self._id, Command(KILL_ALL, user, wall=30.0),
+                             Control(nothing, nothing, self._alive))
         if done.timed_out:
             raise SandboxFault("kill-failed", f"the processes of {self._id[:12]} do not die",
                                "see whether the machine is overloaded, then run the episode again")
 
     async def _alive(self) -> None:
-        """Raise SandboxFault unless the container runs."""
+        """Raise SandboxFault unless the container runs.
+
+        Nothing inside can kill PID 1, so where SIGKILL ended it (`sandbox-oom`) it was the kernel, for memory that
+        the sandbox's own processes took; all else is `sandbox-died` or `sandbox-gone`.
+        """
         reply = await self._engine.request("GET", f"/containers/{self._id}/json")
         if reply.status == 404:
             raise SandboxFault("sandbox-gone", f"the sandbox {self._id[:12]} is gone",
                                "it was removed from outside; run the episode again")
-        if not reply.json().get("State", {}).get("Running"):
+        state = reply.json().get("State", {})
+        if not state.get("Running") and state.get("ExitCode") == KILLED:
+            raise SandboxFault("sandbox-oom", f"the sandbox {self._id[:12]} was ended by what took all its memory",
+                               "give the environment more memory, if its tasks need it")
+        if not state.get("Running"):
             raise SandboxFault("sandbox-died", f"the sandbox {self._id[:12]} is not running any more",
                                "run the episode again")
 
@@ -145,7 +169,7 @@ class PodmanSandbox:
         request = files.collect_request(globs, limits)
         done = await self._helper(request, user, files.output_bound(limits))
         if done.exit_code == KILLED or done.timed_out:
-            return files.broken("what the sandbox holds left no memory or time to read it")
+            return files.broken("reading was killed: what the sandbox holds left no memory or time for it")
         if done.truncated:
             return files.broken("the names of the files are too long")
         _check(done, "collecting files")

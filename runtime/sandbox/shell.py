@@ -7,19 +7,18 @@ import contextlib
 import secrets
 import shlex
 import time
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from guerdon.runtime.contracts.sandbox import ExecResult, SandboxFault
 from guerdon.runtime.sandbox import rest
 from guerdon.runtime.sandbox.engine import Engine, down
-from guerdon.runtime.sandbox.execution import KILLED, STARTS
-from guerdon.runtime.sandbox.spec import USER
+from guerdon.runtime.sandbox.execution import KILLED, START_SECONDS, STARTS, Control, NotStarted, open_stream
+from guerdon.runtime.sandbox.spec import OOM_FIRST, USER
 
 CONTROL = 61
 """The descriptor that carries output and marks to us; a command gets it as its stdout only."""
-START = ["/bin/bash", "--noprofile", "--norc", "-c", f"exec {CONTROL}>&1 2>&1; exec /bin/bash --noprofile --norc"]
-START_SECONDS = 30.0
+START = ["/bin/bash", "--noprofile", "--norc", "-c",
+         f"{OOM_FIRST}; exec {CONTROL}>&1 2>&1; exec /bin/bash --noprofile --norc"]
 BROKEN = b"unexpected EOF while looking for matching `)'\n"
 """bash 5.2 corrupts its own memory on an unclosed `$(` and dies in the middle of the next command."""
 
@@ -65,18 +64,21 @@ class Scan:
 class PodmanShell:
     """One open bash; replaced when a command ends it or its time runs out. One command at a time."""
 
-    def __init__(self, engine: Engine, container: str, cwd: str, kill: Callable[[], Awaitable[None]],
-                 alive: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, engine: Engine, container: str, cwd: str, control: Control) -> None:
         self._engine = engine
         self._container = container
         self._cwd = cwd
         self._home = cwd
-        self._kill = kill
-        self._alive = alive
+        self._control = control
         self._stream: rest.ExecStream | None = None
         self._life = (0, 0)
         self._turn = asyncio.Lock()
         self._closed = False
+        self._killed = False
+
+    def outlived(self) -> None:
+        """Note that bash is being killed from outside: the next command gets another one."""
+        self._killed = True
 
     async def open(self) -> None:
         """Start bash in the last known folder, or in the first where that is gone. Raises SandboxFault."""
@@ -85,7 +87,9 @@ class PodmanShell:
             said = await self._try_open()
             if self._stream is not None:
                 return
-            await self._alive()
+            # See `execute`: what the user left running may be what hinders the start.
+            await self._control.clear()
+            await self._control.alive()
             await asyncio.sleep(0.05 * 2**attempt)
         raise SandboxFault("exec-lost", "a shell did not start: "
                            f"{said[:300].decode(errors='replace').strip() or 'no reason given'}",
@@ -93,11 +97,14 @@ class PodmanShell:
 
     async def _try_open(self) -> bytes:
         """Start bash once; what was said instead of a first answer."""
-        self._stream = await self._engine.open_exec(self._container, {
-            "AttachStdin": True, "AttachStdout": True, "AttachStderr": True, "User": USER, "WorkingDir": "/",
-            "Cmd": START,
-        })
-        self._life = self._engine.incarnation()
+        try:
+            self._stream = await open_stream(self._engine, self._container, {
+                "AttachStdin": True, "AttachStdout": True, "AttachStderr": True, "User": USER, "WorkingDir": "/",
+                "Cmd": START,
+            })
+        except NotStarted as error:
+            return error.reason.encode()
+        self._life, self._killed = self._engine.incarnation(), False
         folder, home = shlex.quote(self._cwd), shlex.quote(self._home)
         try:
             scan = await self._exchange(f"cd -- {folder} 2>/dev/null || cd -- {home}", 64 * 1024, START_SECONDS)
@@ -118,6 +125,8 @@ class PodmanShell:
         async with self._turn:
             if self._closed:
                 raise SandboxFault("exec-lost", "the shell is closed", "open another")
+            if self._killed:
+                self._drop()
             if self._stream is None:
                 await self.open()
             begun = time.monotonic()
@@ -125,12 +134,12 @@ class PodmanShell:
                 scan = await self._exchange(command, output, wall)
             except TimeoutError as late:
                 scan = late.args[0]
-                await self._kill()
+                await self._control.clear()
                 self._drop()
                 return ExecResult(None, bytes(scan.out), b"", time.monotonic() - begun, True, scan.truncated)
             except asyncio.CancelledError:
                 with contextlib.suppress(SandboxFault):
-                    await asyncio.shield(self._kill())
+                    await asyncio.shield(self._control.clear())
                 self._drop()
                 raise
             code = await self._ended(scan)
@@ -174,7 +183,7 @@ class PodmanShell:
         if code_of_shell is None:
             raise SandboxFault("exec-lost", "the connection to a shell was lost", "run the episode again")
         if code_of_shell == KILLED:
-            await self._alive()
+            await self._control.alive()
         return code_of_shell
 
     def _drop(self) -> None:

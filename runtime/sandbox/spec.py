@@ -19,6 +19,10 @@ GRADER = "/grader"
 SHM = "/dev/shm"
 SHM_BYTES = 16 * 1024 * 1024
 CPU_PERIOD = 100_000
+OOM_SCORE = 500
+"""Of all that is started in a sandbox, against 0 of PID 1: memory that runs out ends the user's processes first. A
+process may take it back; `sandbox-oom` then says what became of the sandbox."""
+OOM_FIRST = f"echo {OOM_SCORE} 2>/dev/null >/proc/self/oom_score_adj"
 # PID 1 runs as uid 0 (without capabilities where the role is `agent`), so that no process of uid 1000 can signal
 # or trace it; a shell that waits also reaps the orphans that fall to it.
 PID_1 = ("/bin/sh", "-c", "while :; do sleep infinity; done")

@@ -79,7 +79,7 @@ def test_a_sandbox_removed_from_outside_in_mid_run_is_a_fault_not_a_result(arun,
 
     with pytest.raises(SandboxFault) as caught:
         arun(both())
-    assert caught.value.kind in ("sandbox-gone", "sandbox-died", "exec-lost")
+    assert caught.value.kind in ("sandbox-gone", "sandbox-died", "sandbox-oom", "exec-lost")
 
 
 def test_a_service_whose_processes_this_host_cannot_see_serves_as_well(arun, opened, monkeypatch):
