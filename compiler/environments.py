@@ -79,8 +79,6 @@ def scratch_for(workdir: str, paths: list[str], whole: tuple[str, ...] = ()) -> 
 def _image(item: Item, static: Static, images: dict[str, ImagePlan]) -> str | None:
     written = item.find("image")
     if written is None or written.value is None:
-        static.found.append(error("T105", f"the environment `{item.name.text if item.name else ''}` lacks `image`",
-                                  item.word.span, help='import one: `import "std/python.task" (slim)`'))
         return None
     value = static.value(written.value, Type("image"))
     if value.broken:

@@ -120,7 +120,7 @@ class Loader:
 
     def _scope(self, source: Source, main: bool = False) -> Scope:
         file, syntax = parse(source)
-        items, shapes = check_file(file)
+        items, shapes = check_file(file, is_whole=not syntax)
         self.found += [*syntax, *shapes]
         scope = Scope(source, broken=_names_in(source) if syntax or shapes else frozenset())
         self._edition(source, items, has_syntax=bool(syntax))

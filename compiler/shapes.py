@@ -20,14 +20,18 @@ from guerdon.dsl.suggest import did_you_mean
 from guerdon.dsl.tree import File, Item
 
 Found = list[Diagnostic]
+MISSING = "T105"
 _REPEATABLE = (NAMED, LABELLED, CLAIM, ALLOW, STEP)
 
 
-def check_file(file: File) -> tuple[tuple[Item, ...], Found]:
-    """The statements of a file that have a shape the compiler knows, and an error for each that has not."""
+def check_file(file: File, *, is_whole: bool = True) -> tuple[tuple[Item, ...], Found]:
+    """The statements of a file that have a shape the compiler knows, and an error for each that has not.
+
+    Where the file did not parse as a whole, what seems to be missing may only have been misread: not reported.
+    """
     found: Found = []
     items = _body(file.items, SHAPES["file"], "a file", found, extra_keys={})
-    return items, found
+    return items, [d for d in found if is_whole or d.code != MISSING]
 
 
 def check_body(item: Item, shape: str, found: Found, extra_keys: dict[str, str] | None = None) -> Item:
@@ -35,7 +39,17 @@ def check_body(item: Item, shape: str, found: Found, extra_keys: dict[str, str] 
     if item.body is None:
         return item
     kept = _body(item.body, SHAPES[shape], f"`{_title(item)}`", found, extra_keys or {})
+    _missing(item, SHAPES[shape], found)
     return replace(item, body=kept)
+
+
+def _missing(item: Item, shape: Shape, found: Found) -> None:
+    written = {i.word.text for i in item.body or ()}
+    meant = {did_you_mean(word, tuple(shape.keys)) for word in written - set(shape.keys)}
+    for key in shape.required:
+        if key not in written and key not in meant:
+            found.append(error(MISSING, f"`{_title(item)}` lacks `{key}`", item.word.span,
+                               help=f"add `{WRITTEN[shape.keys[key]].format(key)}`"))
 
 
 def _title(item: Item) -> str:
@@ -107,6 +121,10 @@ def _keyed(item: Item, shape: Shape, where: str, found: Found, extra: dict[str, 
     inner = shape.blocks.get(word)
     if inner is None and item.body is not None and kind not in (STEP,):
         found.append(error("T106", f"`{word}` takes no block in {where}", item.span, help="remove the `{ … }`"))
+        return None
+    if inner is not None and item.body is None and SHAPES[inner].required:
+        found.append(error("T106", f"`{_title(item)}` needs a block in {where}", item.span,
+                           help=f"write `{_title(item)} {{ … }}`"))
         return None
     # Verifiers take their kind's settings as well, so the resolver checks their bodies once it knows the kind.
     if inner is None or inner == "verifier" or item.body is None:

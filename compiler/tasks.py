@@ -91,6 +91,7 @@ class Task:
         self.found = build.found
         self.loop = declared.item.loop
         self.dataset = self._dataset()
+        self.limits_are_known = True
         self.limits = self._limits()
         self.tools = self._tools()
         self.bindings = self._bindings()
@@ -116,9 +117,9 @@ class Task:
             item = block.find(key) if block else None
             if item is not None and item.value is not None:
                 value = coerce(self._static({}).value(item.value), kind, item.value.span, f"`{key}`", self.found)
+                self.limits_are_known &= not value.broken
                 values[key] = 1 if value.broken else int(value.data)
-        if block is not None and "turns" not in values:
-            self.found.append(error("T105", "`limits` lacks `turns`", block.span, help="add `turns = 20`"))
+        self.limits_are_known &= "turns" in values
         return LimitsPlan(values.get("turns", 1), values.get("tokens"), values.get("wall", DEFAULT_WALL_MS))
 
     def _tools(self) -> tuple[ToolPlan, ...]:
@@ -165,7 +166,6 @@ class Task:
 
     def plan(self) -> TaskPlan | None:
         """The shared part; None after errors in it."""
-        self._required()
         for item in self.item.all("milestone"):
             self._check_milestone(item)
         reward = self._reward()
@@ -179,12 +179,6 @@ class Task:
         return TaskPlan(self.name, self.tools, self.limits, forbids, self.milestones, reward,
                         len(rows) if self.loop is not None else 1, splits if self.loop is not None else {"": 1},
                         tuple(self._not_yet()))
-
-    def _required(self) -> None:
-        for key in ("prompt", "limits", "verify", "reward"):
-            if self.item.find(key) is None:
-                self.found.append(error("T105", f"the task `{self.name}` lacks `{key}`", self.item.word.span,
-                                        help=f"add `{key} {'{ … }' if key in ('limits', 'verify') else '= …'}`"))
 
     def _not_yet(self) -> Iterator[str]:
         for kind in sorted({b.verifier.kind.name for b in self.bindings if not b.verifier.kind.runs}):
@@ -236,7 +230,11 @@ class Task:
         if item is None or item.value is None:
             return None
         name, args = _called(item.value)
-        declared = self.declared.scope.find(name, ("reward",), self.found) if name is not None else None
+        if name is None:
+            self.found.append(error("T106", "a task names one reward, with its arguments", item.span,
+                                    help="write `reward = shaped(tests)`"))
+            return None
+        declared = self.declared.scope.find(name, ("reward",), self.found)
         if declared is None:
             return None
         arguments = self._arguments(declared, args, item.value)
@@ -251,7 +249,8 @@ class Task:
                                        reads_text=not b.verifier.kind.sandbox) for b in self.bindings}
         at_start = frozenset(i.name.text for i in self.item.all("milestone")
                              if i.name is not None and self._false_at_start(i.value))
-        return TaskContext(self.limits, sum(1 for _ in self.item.all("forbid")), bound, self.milestones, at_start)
+        return TaskContext(self.limits, sum(1 for _ in self.item.all("forbid")), bound, self.milestones, at_start,
+                           self.limits_are_known)
 
     def _false_at_start(self, expr: tree.Expr | None) -> bool:
         """A milestone that needs words of a tool, or a signal that its kind says is false at the start."""
@@ -439,7 +438,11 @@ class Task:
                                         help="add `environment = …`"))
             return None
         name, args = _called(item.value)
-        declared = self.declared.scope.find(name, ("environment",), self.found) if name is not None else None
+        if name is None:
+            self.found.append(error("T106", "a task names one environment, with its arguments", item.span,
+                                    help="write `environment = box`"))
+            return None
+        declared = self.declared.scope.find(name, ("environment",), self.found)
         if declared is None:
             return None
         return resolve_environment(declared, args, item.value, static, self.build.images)

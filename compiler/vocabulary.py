@@ -62,7 +62,6 @@ SHAPES: Mapping[str, Shape] = {
     "verifier limits": Shape(keys={"wall": VALUE}),
     "reward": Shape(
         keys={"solved": VALUE, "total": VALUE, "term": NAMED, "weight": NAMED, "ensure": CLAIM, "allow": ALLOW},
-        required=("solved",),
     ),
     "task": Shape(
         keys={"environment": VALUE, "prompt": VALUE, "tools": VALUE, "limits": BLOCK, "files": BLOCK, "verify": BLOCK,

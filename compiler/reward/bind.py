@@ -24,7 +24,7 @@ from guerdon.compiler.reward.context import (
 )
 from guerdon.compiler.reward.domain import Span, Unsupported, truth
 from guerdon.compiler.reward.extreme import Extreme, Worlds
-from guerdon.compiler.reward.typing import Namespace, Typed, Typer
+from guerdon.compiler.reward.typing import BROKEN, Namespace, Typed, Typer
 from guerdon.compiler.types import BOOL, Type, constant, decimal, read_range, read_type
 from guerdon.dsl import tree
 from guerdon.dsl.diagnostic import Diagnostic, Label, error, warning
@@ -73,6 +73,8 @@ class Binder:
         self._check_overrides()
         total = self._total(terms)
         if sum(d.severity.value == "error" for d in self.found) > before or solved is None or self.broken:
+            return None
+        if not self.context.limits_are_known:
             return None
         return _Decider(self, solved, terms, total).plan()
 
@@ -155,6 +157,7 @@ class Binder:
             self.found.append(error("T300", f"the reward `{self.declared.name}` does not say what `solved` is",
                                     self.declared.item.word.span,
                                     help="add `solved = …`: it alone decides pass or fail"))
+            self.names.values["solved"] = BROKEN
             return None
         result = Typer(self.names, self.found).boolean(item.value, "`solved`")
         self.broken |= result.kind == "?"

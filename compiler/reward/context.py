@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 
 from guerdon.compiler.plan.expr import Apply, Const, Expr, Symbol
@@ -41,7 +41,8 @@ class TaskContext:
     milestones: tuple[str, ...]
     false_at_start: frozenset[str]
     """Milestones that cannot hold while nothing has been done."""
-    row: Mapping[str, Type] = field(default_factory=dict)
+    limits_are_known: bool = True
+    """Otherwise nothing is proved: within limits that are wrong, a proof would only add wrong errors."""
 
 
 def counters(context: TaskContext) -> dict[str, Type]:

@@ -9,8 +9,8 @@ IMPORT = ("edition 1", 'edition 1\nimport "{}" ({})')
 
 def told_for(make, path, names="helper", **files):
     changes = (IMPORT[0], IMPORT[1].format(path, names))
-    return [(d.code, d.message) for d in make(*changes, files={k.replace("_task", ".task"): v for k, v in files.items()})
-            .diagnostics]
+    compiled = make(*changes, files={k.replace("_task", ".task"): v for k, v in files.items()})
+    return [(d.code, d.message) for d in compiled.diagnostics]
 
 
 VERIFIER = 'verifier helper = exec(["true"]) { collect = ["/workspace/**"] }\n'
@@ -27,8 +27,9 @@ def test_a_file_that_imports_itself(make, path):
 
 
 def test_a_cycle_of_files(make):
-    found = told_for(make, "a.task", "one", a_task='edition 1\nimport "b.task" (two)\nimage one = debian { packages = [] }\n',
-                     b_task='edition 1\nimport "./a.task" (one)\nimage two = debian { packages = [] }\n')
+    image = "image {} = debian {{ packages = [] }}\n"
+    found = told_for(make, "a.task", "one", a_task='edition 1\nimport "b.task" (two)\n' + image.format("one"),
+                     b_task='edition 1\nimport "./a.task" (one)\n' + image.format("two"))
     assert [c for c, _ in found] == ["T108"] and "by way of another file" in found[0][1]
 
 

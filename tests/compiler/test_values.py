@@ -64,9 +64,15 @@ ONE = [
     ("[bash, submit]", "[bash, submitt]", "T101", "`submit`"),
     ("(slim, bash, submit)", "(slim, bassh, submit)", "T101", "`bash`"),
     ("import \"std/python.task\"", "import \"std/pyton.task\"", "T108", "std/python"),
+    # missing
+    ("prompt = \"Work on ${row.id}.\"", "", "T105", "prompt = …"),
+    ("limits { turns = 4; tokens = 1000 }", "limits { tokens = 1000 }", "T105", "turns = …"),
+    ("image = slim", "", "T105", "image = …"),
+    ("# reward\n}", "# reward\n}\nenvironment other", "T106", "{ … }"),
+    ("solved = check.passed", "", "T300", "solved"),
     # twice
     ("# task", "prompt = \"again\"", "T104", "remove one"),
-    ("# task", "}\ntask work { limits { turns = 1 }", "T104", None),
+    ("# task", "}\nenvironment box { image = slim", "T104", None),
     ("# reward", "term outcome 0.5 = solved", "T104", "remove one"),
     ("# reward", "weight outcome: real in 0..1 = 0.5", "T104", "rename"),
     ("(want: string)", "(want: string, want: string)", "T104", "rename"),
@@ -92,7 +98,7 @@ def test_units_scale_exactly(make):
 
 
 def test_a_secret_environment_variable_or_folder_is_refused(told):
-    secret = ("environment box {", "environment box(word: string) {", "environment = box", "environment = box(row.gold)")
+    secret = ("environment box {", "environment box(word: string) {", "= box", "= box(row.gold)")
     assert [f.split()[0] for f in told(*secret, "# environment", "env { A = word }")] == ["T402"]
     assert [f.split()[0] for f in told(*secret, "# environment", 'workdir = "/${word}"')] == ["T402"]
 
