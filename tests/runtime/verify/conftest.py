@@ -21,6 +21,12 @@ PYTHON = "/usr/bin/python3"
 UID = 54321
 """A user that owns nothing on this machine: attacks that kill "all of mine" find only themselves."""
 INSIDE = Path(room.__file__).parent / "inside"
+START = """
+import runpy, sys
+sys.path.append(sys.argv[1] + "/site")
+runpy.run_path(sys.argv[1] + "/main.py", run_name="__main__")
+"""
+"""The entry as it is, with this environment's pytest in place of an image's."""
 
 
 @dataclass
@@ -59,7 +65,7 @@ class Lab:
         job = {"nonce": "f00d", "tests": str(tests), "roots": None, "workdir": str(work), "uid": UID, "gid": UID,
                "processes": 24, "memory": memory, "call_wall": call_wall, "wall": wall}
         done = subprocess.run(
-            [PYTHON, "-I", "-B", str(self.base / "grader/harness/main.py")], input=json.dumps(job).encode(),
+            [PYTHON, "-I", "-B", "-c", START, str(self.base / "grader/harness")], input=json.dumps(job).encode(),
             env={"PATH": "/usr/bin:/bin"}, capture_output=True, timeout=wall + 20, check=False, cwd="/",
         )
         report = parse(done.stdout, "f00d")
@@ -72,7 +78,7 @@ class Lab:
         work = self.write("naive", {**hidden, **solution})
         done = subprocess.run(
             [PYTHON, "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider", "."], cwd=work, timeout=60, check=False,
-            env={"PATH": "/usr/bin:/bin", "PYTHONPATH": f"{work}:{self.base / 'grader/harness'}"}, capture_output=True,
+            env={"PATH": "/usr/bin:/bin", "PYTHONPATH": f"{work}:{self.base / 'grader/harness/site'}"}, capture_output=True,
         )
         return done.returncode == 0
 
@@ -91,8 +97,8 @@ def lab() -> Iterator[Lab]:
     for name in ("pytest", "_pytest", "pluggy", "iniconfig", "packaging", "pygments"):
         spec = importlib.util.find_spec(name)
         assert spec is not None and spec.origin is not None
-        shutil.copytree(Path(spec.origin).parent, harness / name, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(Path(str(importlib.util.find_spec("py").origin)), harness / "py.py")
+        shutil.copytree(Path(spec.origin).parent, harness / "site" / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(Path(str(importlib.util.find_spec("py").origin)), harness / "site/py.py")
     subprocess.run([PYTHON, "-I", "-m", "compileall", "-q", str(harness)], check=True)
     yield Lab(base)
     shutil.rmtree(base)

@@ -289,3 +289,10 @@ def test_a_module_that_cannot_be_imported_fails(lab, solution):
     report = lab.verify({"solution.py": solution}, hidden)
     assert report.tests["test_x.py"] == "failed"
     assert report.tests["test_y.py::test_y"] == "passed"
+
+
+@pytest.mark.parametrize("name", ["main", "parent", "session"])
+def test_a_solution_may_be_named_like_a_program_of_the_harness(lab, name):
+    report = lab.verify({f"{name}.py": "def twice(n): return 2 * n\n"},
+                        {"test_x.py": f"from {name} import twice\ndef test_twice(): assert twice(21) == 42\n"})
+    assert report.passed, report.reasons
