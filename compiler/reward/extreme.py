@@ -115,11 +115,11 @@ def _leaves(expr: Expr, worlds: Worlds, highest: bool) -> Iterator[tuple[Fractio
 
 
 def _split(watched: tuple[Expr, ...], conditions: tuple[Expr, ...], box: Box) -> list[Box] | None:
-    """The box cut in two by its first open question; None if there is none, or none that cuts it."""
+    """The box cut by its first open question; None if there is none, or none that cuts it."""
     for atom in open_atoms(watched, box):
         halves = []
-        for holds in (True, False):
-            half = assume(box, atom, holds)
+        for case in _cases(atom):
+            half = assume(box, case, True)
             half = narrow(half, conditions) if half is not None else None
             if half is not None and half == box and not _decided(atom, half):
                 break  # two real numbers compared: assuming it narrows nothing
@@ -128,6 +128,13 @@ def _split(watched: tuple[Expr, ...], conditions: tuple[Expr, ...], box: Box) ->
         else:
             return halves
     return None
+
+
+def _cases(atom: Expr) -> tuple[Expr, ...]:
+    if isinstance(atom, Apply) and atom.op in ("==", "!="):
+        # "Not equal" is no interval; below and above are.
+        return tuple(Apply(op, atom.args) for op in ("==", "<", ">"))
+    return atom, Apply("not", (atom,))
 
 
 def _decided(atom: Expr, box: Box) -> bool:
