@@ -26,14 +26,16 @@ class CodeAttack:
     """The solution with each of its Python files spoiled.
 
     Where the solution writes none itself (a patch, a command), the environment's own Python files that a
-    verifier collects are spoiled instead. Where there are none of these either, there is nothing to attack.
+    verifier collects are spoiled instead. Where there are none of these either, or where spoiling changes none of
+    them, there is nothing to attack.
     """
 
     name: str
     spoil: Spoil
 
     def variants(self, occasion: Occasion) -> tuple[str, ...]:
-        return (self.name,) if _written(occasion) or _collected(occasion) else ()
+        files = _written(occasion) or _collected(occasion)
+        return (self.name,) if any(self.spoil(f.data) != f.data for f in files) else ()
 
     def start(self, occasion: Occasion, variant: str, seed: int) -> Episode:
         solution = occasion.instance.solution

@@ -34,30 +34,37 @@ class _Anything:
 
 
 def equals_all(source: bytes) -> bytes:
-    """The module with each function's body replaced (special methods apart); unchanged if it cannot parse."""
+    """The module with each function's body replaced (special methods apart); unchanged if it cannot parse, or has no
+    function whose result could be an object: a script that only prints would still do its work."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError):
         return source
-    tree = _Swap().visit(tree)
+    swap = _Swap()
+    tree = swap.visit(tree)
+    if not swap.done:
+        return source
     at = _after_future(tree)
     tree.body[at:at] = ast.parse(_ANYTHING).body
     return (ast.unparse(ast.fix_missing_locations(tree)) + "\n").encode()
 
 
 class _Swap(ast.NodeTransformer):
+    def __init__(self) -> None:
+        self.done = 0
+
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        return _swapped(node)
+        return self._swapped(node)
 
     def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
-        return _swapped(node)
+        return self._swapped(node)
 
-
-def _swapped(node: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.AST:
-    # `__init__` must return None and `__new__` an instance: a class that cannot be made attacks nothing.
-    if not (node.name.startswith("__") and node.name.endswith("__")):
-        node.body = [ast.Return(ast.Call(ast.Name("_Anything", ast.Load()), [], []))]
-    return node
+    def _swapped(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.AST:
+        # `__init__` must return None and `__new__` an instance: a class that cannot be made attacks nothing.
+        if not (node.name.startswith("__") and node.name.endswith("__")):
+            node.body = [ast.Return(ast.Call(ast.Name("_Anything", ast.Load()), [], []))]
+            self.done += 1
+        return node
 
 
 def _after_future(tree: ast.Module) -> int:

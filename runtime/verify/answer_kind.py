@@ -7,8 +7,10 @@ mark more than once only if each time with the same content.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from fractions import Fraction
 
+from guerdon.compiler.plan.canonical import Json
 from guerdon.runtime.contracts.trajectory import Outcome, Verdict
 from guerdon.runtime.contracts.verifier import VerifyInput
 from guerdon.runtime.verify import compare
@@ -33,13 +35,22 @@ class Answer:
             return invalid(f"verifier {given.plan.name}: unknown `compare = {kind}`")
         text = extract(given, str(settings.get("from", "submit")))
         if text is None:
-            return failed({"passed": False, "parsed": False}, "no single answer was given", given.answer or "")
+            return failed({"passed": False, "parsed": False}, _missing(given, settings), given.answer or "")
         if kind == "number" and compare.number(text) is None:
             return failed({"passed": False, "parsed": False}, "the answer is no number", text)
         close = Fraction(str(settings.get("close") or "0"))
         if any(_matches(text, str(w), kind, close) for w in wanted):
             return Verdict(Outcome.PASS, {"passed": True, "parsed": True})
         return failed({"passed": False, "parsed": True}, "the answer is not the expected one", text)
+
+
+def _missing(given: VerifyInput, settings: Mapping[str, Json]) -> str:
+    source = str(settings.get("from", "submit"))
+    if source == "submit" and not given.submitted:
+        return "nothing was submitted: with `from = submit` the answer is what `submit(answer = …)` hands in"
+    where = {"submit": "the submission", "final": "the last message", "boxed": "\\boxed{…}"}
+    tag = source.removeprefix("tag:")
+    return f"no single answer in {where.get(source, f'<{tag}>…</{tag}>')}"
 
 
 def _matches(text: str, expected: str, kind: str, close: Fraction) -> bool:

@@ -173,9 +173,18 @@ def f(a, b=2):
     assert done.stdout == "ran\n", done.stderr
 
 
-@pytest.mark.parametrize("source", [b"def f(:\n", b"\xff\xfe", b"a\0b"])
-def test_equals_all_leaves_what_is_no_python(source):
+SCRIPT = b"class C:\n    def __len__(self): return 1\nprint(sum(map(int, input().split())))\n"
+
+
+@pytest.mark.parametrize("source", [b"def f(:\n", b"\xff\xfe", b"a\0b", SCRIPT])
+def test_equals_all_leaves_what_is_no_python_or_has_no_function(source):
     assert equals_all(source) == source
+
+
+def test_a_script_that_would_still_do_its_work_is_no_attack():
+    steps = (StepPlan("put", path="/w/a.py", content={"text": SCRIPT.decode()}), SUBMITS)
+    assert make("equals_all").variants(occasion((PUT, SUBMIT), steps)) == ()
+    assert make("exit0").variants(occasion((PUT, SUBMIT), steps)) == ("exit0",)
 
 
 def test_script(tmp_path):

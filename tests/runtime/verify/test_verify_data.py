@@ -79,6 +79,15 @@ def test_last_words_are_no_submission():
     assert answer("42", submitted=False, expected="42", **{"from": "final"}) == ("pass", True)
 
 
+@pytest.mark.parametrize(("submitted", "source", "says"), [
+    (False, "submit", "nothing was submitted"), (True, "submit", "no single answer in the submission"),
+    (False, "boxed", "no single answer in \\boxed{…}"), (True, "tag:a", "no single answer in <a>…</a>"),
+])  # fmt: skip
+def test_a_missing_answer_says_where_one_was_looked_for(submitted, source, says):
+    given = given_for("answer", " ", submitted, expected="2", **{"from": source})
+    assert says in asyncio.run(verify(given)).reason
+
+
 def test_a_defective_setting_is_invalid():
     assert answer("1", expected=7)[0] == "invalid"
     assert answer("1", expected="1", compare="eval")[0] == "invalid"
