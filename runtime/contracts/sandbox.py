@@ -48,7 +48,8 @@ class SandboxSpec:
 
     Role `agent`: every process (but an idle PID 1 that none of them can touch) runs as uid 1000, and none has a
     capability. Role `verify`: the trusted harness runs as uid 0 of the sandbox's own user namespace with SETUID,
-    SETGID, KILL, CHOWN, DAC_OVERRIDE, FOWNER and nothing else, so that it can start the candidate as uid 1000; `/grader` is a tmpfs that only uid 0 can enter.
+    SETGID, KILL, CHOWN, DAC_OVERRIDE, FOWNER and nothing else, so that it can start the candidate as uid 1000;
+    `/grader` is a tmpfs that only uid 0 can enter.
     """
 
     image: str

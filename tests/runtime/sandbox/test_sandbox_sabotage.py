@@ -16,6 +16,7 @@ LOOP = ("if os.fork(): os._exit(0)\nos.setsid(); signal.signal(15, signal.SIG_IG
 def test_put_shell_and_collect_work_beside_it(arun, opened, monkeypatch, program):
     # A stopped start shows only by its silence; the test need not wait as long as a loaded machine may.
     monkeypatch.setattr("guerdon.runtime.sandbox.execution.START_SECONDS", 4.0)
+    monkeypatch.setattr("guerdon.runtime.sandbox.sandbox.HELPER_SECONDS", 6.0)
     box = opened(resources=Resources(memory=64 << 20, disk=8 << 20, pids=20))
     start = "import os, signal\n" + program
 
