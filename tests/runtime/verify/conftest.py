@@ -78,7 +78,8 @@ class Lab:
         work = self.write("naive", {**hidden, **solution})
         done = subprocess.run(
             [PYTHON, "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider", "."], cwd=work, timeout=60, check=False,
-            env={"PATH": "/usr/bin:/bin", "PYTHONPATH": f"{work}:{self.base / 'grader/harness/site'}"}, capture_output=True,
+            env={"PATH": "/usr/bin:/bin", "PYTHONPATH": f"{work}:{self.base / 'grader/harness/site'}"},
+            capture_output=True,
         )
         return done.returncode == 0
 
