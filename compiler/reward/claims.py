@@ -10,10 +10,15 @@ from fractions import Fraction
 from guerdon.compiler.plan.expr import Apply, Const, Expr, Symbol, Value, substitute, symbols
 from guerdon.compiler.reward.direction import direction
 from guerdon.compiler.reward.domain import Span, Truth, Unsupported
-from guerdon.compiler.reward.extreme import Extreme, TooManyCases, Worlds, extreme, is_empty
+from guerdon.compiler.reward.extreme import Extreme, TooManyCases, Worlds, attained, extreme, is_empty
 from guerdon.compiler.types import decimal
 
 ENGINE = "intervals/1"
+SHARED = ("row", "weight")
+"""Whose values two compared trajectories have in common."""
+MAX_SPLIT = 6
+"""Shared values whose ends are decided one by one: 64 corners."""
+MAX_SEARCHED = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +41,20 @@ class Side:
 def ordering(better: Side, worse: Side, margin: Fraction, *, strict: bool, shared: Mapping[Symbol, Span]) -> Verdict:
     """Whether every trajectory of `better` scores above every one of `worse`, by at least `margin`.
 
-    Weights that training moves are shared by the two. Where both scores are linear in such a weight and nothing
-    else depends on it, the gap is the least of linear functions, hence concave, so its least value lies at an end
-    of the weight's range; each corner is decided by itself. Any other moving weight stays free on each side, which
-    can only make the gap smaller.
+    Weights that training moves (`shared`) and the values of the row are the same for the two. Where both scores are
+    linear in such a value and nothing else depends on it, the gap is the least of linear functions, hence concave,
+    so its least value lies at an end of the range; each corner is decided by itself. Any other shared value stays
+    free on each side, which can only make the gap smaller.
     """
     lines: tuple[str, ...] = ()
-    linear = {s: r for s, r in shared.items() if _is_linear(better, s) and _is_linear(worse, s)}
+    everything = {**_used(better, worse, ("row",)), **shared}
+    linear = {s: r for s, r in everything.items() if _is_linear(better, s) and _is_linear(worse, s)}
+    linear = dict(itertools.islice(linear.items(), MAX_SPLIT))
     try:
         for corner in _corners(linear):
             verdict = _at(_fix(better, corner), _fix(worse, corner), margin, strict=strict)
+            if verdict.verdict == "unknown":
+                verdict = _searched(better, worse, margin, strict=strict) or verdict
             if verdict.verdict != "proved":
                 return verdict
             at = "".join(f" at {s} = {decimal(v)}" for s, v in corner.items())
@@ -100,7 +109,9 @@ def _degree(expr: Expr, symbol: Symbol) -> int:
 
 def _fix(side: Side, corner: Mapping[Symbol, Fraction]) -> Side:
     constants: dict[Symbol, Expr] = {s: Const(v) for s, v in corner.items()}
-    return Side(substitute(side.expr, constants), side.worlds, side.title)
+    facts, assumed = (tuple(substitute(c, constants) for c in conditions)
+                      for conditions in (side.worlds.facts, side.worlds.assumptions))
+    return Side(substitute(side.expr, constants), Worlds(side.worlds.box, facts, assumed), side.title)
 
 
 def _at(better: Side, worse: Side, margin: Fraction, *, strict: bool) -> Verdict:
@@ -121,6 +132,28 @@ def _at(better: Side, worse: Side, margin: Fraction, *, strict: bool) -> Verdict
     return Verdict("refuted", _witness(better, least, worse, most))
 
 
+def _searched(better: Side, worse: Side, margin: Fraction, *, strict: bool) -> Verdict | None:
+    """Two trajectories of one row, at the same weights, that break an ordering, if some are found."""
+    for corner in itertools.islice(_corners(_used(better, worse, SHARED)), MAX_SEARCHED):
+        low, high = _fix(better, corner), _fix(worse, corner)
+        least = attained(low.expr, low.worlds, highest=False)
+        most = attained(high.expr, high.worlds, highest=True)
+        if least is None or most is None or least.value is None or most.value is None:
+            continue
+        gap = least.value - most.value
+        if gap < margin or (gap == margin and strict):
+            at = "".join(f" at {s} = {decimal(v)}" for s, v in corner.items())
+            return Verdict("refuted", tuple(line + at for line in _witness(low, least, high, most)))
+    return None
+
+
+def _used(better: Side, worse: Side, spaces: tuple[str, ...]) -> dict[Symbol, Span]:
+    """The symbols of some spaces that a comparison looks at, with their (finite) ranges."""
+    used = {s for side in (better, worse) for e in (side.expr, *side.worlds.conditions) for s in symbols(e)}
+    ranges = {s: better.worlds.box[s] for s in sorted(used, key=str) if s.space in spaces}
+    return {s: r for s, r in ranges.items() if isinstance(r, Span) and r.low is not None and r.high is not None}
+
+
 def _unbounded(least: Extreme, most: Extreme) -> str:
     if least.value is None or most.value is None:
         return "one side has no bound: give every signal and limit a range"
@@ -130,7 +163,7 @@ def _unbounded(least: Extreme, most: Extreme) -> str:
 
 def _shared_values(world: Mapping[Symbol, Value]) -> dict[Symbol, Value]:
     """What two compared trajectories have in common: the row's values and the weights."""
-    return {s: v for s, v in world.items() if s.space in ("row", "weight")}
+    return {s: v for s, v in world.items() if s.space in SHARED}
 
 
 def _witness(better: Side, least: Extreme, worse: Side, most: Extreme) -> tuple[str, ...]:
@@ -167,18 +200,30 @@ def monotone(expr: Expr, signal: Symbol, worlds: Worlds, *, rises: bool, strictl
     if pair is None:
         return Verdict("unknown", (f"{signal} has no finite range",))
     before, after, both = pair
-    change = bound(Apply("-", (after, before) if rises else (before, after)), both, highest=False)
+    difference = Apply("-", (after, before) if rises else (before, after))
+    change = bound(difference, both, highest=False)
     if isinstance(change, str):
         return Verdict("unknown", (change,))
     if change is None:
         return Verdict("proved", (f"{signal} cannot change by itself",))
     if change.value is not None and (change.value > 0 or (change.value == 0 and not strictly)):
         return Verdict("proved")
-    if change.value is not None and change.world is not None:
+    if change.world is None:
+        change = _worst(difference, both) or change
+    if change.value is not None and change.world is not None and (change.value < 0 or strictly):
         way = "falls" if rises else "rises"
         told = f"{way} by {decimal(-change.value)}" if change.value else "stays as it is"
         return Verdict("refuted", (f"the score {told} when {signal} alone grows, from {_world(expr, change.world)}",))
     return Verdict("unknown", ("intervals do not decide it",))
+
+
+def _worst(difference: Expr, worlds: Worlds) -> Extreme | None:
+    """A growth of the signal by which the score moves the wrong way (or, on the way to a strict claim, not at all)."""
+    try:
+        found = attained(difference, worlds, highest=False)
+    except Unsupported:
+        return None
+    return found if found is not None and found.value is not None and found.value <= 0 else None
 
 
 def _reads_off(expr: Expr, signal: Symbol, worlds: Worlds, wanted: int) -> bool:

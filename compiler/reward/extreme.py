@@ -17,6 +17,8 @@ from guerdon.compiler.reward.domain import Box, Span, Truth, span, truth
 ZERO = Fraction(0)
 MAX_CASES = 5_000
 MAX_CORNERS = 256
+MAX_SEARCHED = 16
+"""Cases in which a counter-example is looked for where the bounds do not decide."""
 
 
 class TooManyCases(Exception):
@@ -61,6 +63,25 @@ def extreme(expr: Expr, worlds: Worlds, *, highest: bool) -> Extreme | None:
         best = Extreme(bound, _corner(expr, box, worlds, bound, highest))
         if best.world is not None or bound is None:
             break
+    return best
+
+
+def attained(expr: Expr, worlds: Worlds, *, highest: bool) -> Extreme | None:
+    """The farthest value found at a corner of some case: no bound, but a world that exists; None if none was found.
+
+    Raises Unsupported.
+    """
+    worlds = relevant(expr, worlds)
+    best: Extreme | None = None
+    try:
+        for _, box in itertools.islice(_leaves(expr, worlds, highest), MAX_SEARCHED):
+            for world in _corners(box, {}, (expr, *worlds.conditions)):
+                value = replay(expr, worlds, world)
+                if value is not None and (best is None or best.value is None or (
+                        value > best.value if highest else value < best.value)):
+                    best = Extreme(value, world)
+    except TooManyCases:
+        pass
     return best
 
 
