@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
@@ -89,9 +90,7 @@ def _image(item: Item, static: Static, images: dict[str, ImagePlan]) -> str | No
         static.fail("T201", "an image is a declared image or a reference with a digest", written.value,
                     "name an imported image, or write \"registry/name@sha256:…\"")
         return None
-    if "@sha256:" not in value.data:
-        static.fail("T405", f"the image `{value.data}` is not pinned: a tag can change under you", written.value,
-                    "add the digest: `name@sha256:…`")
+    if not _is_pinned(value.data, written.value, static):
         return None
     images[value.data] = ImagePlan("registry", (), value.data, value.data.rpartition("@")[2])
     return value.data
@@ -111,17 +110,33 @@ def _declared_image(declared: Declaration, at: Item, static: Static, images: dic
         value = inner.value(packages.value) if packages is not None and packages.value is not None else None
         checked = coerce(value, wanted, declared.item.span, "`packages`", static.found) if value is not None else None
         listed = tuple(sorted({str(v.data) for v in checked.data})) if checked and not checked.broken else ()
-        images[declared.name] = ImagePlan("debian", listed, "", None)
-        return declared.name
+        return _keep_image(declared.name, ImagePlan("debian", listed, "", None), images)
     if name in ("registry", "archive") and isinstance(call, tree.Call) and len(call.args) == 1 and call.args[0].value:
-        reference = static.value(call.args[0].value)
-        if reference.broken:
+        inner = Static(static.pack, declared.scope, {}, static.found)
+        expr = call.args[0].value
+        reference = coerce(inner.value(expr), Type("string"), expr.span, f"the reference of `{name}`", static.found)
+        if reference.broken or (name == "registry" and not _is_pinned(reference.data, expr, inner)):
             return None
-        images[declared.name] = ImagePlan(name, (), str(reference.data), None)
-        return declared.name
+        pinned = reference.data.rpartition("@")[2] if name == "registry" else None
+        return _keep_image(declared.name, ImagePlan(name, (), reference.data, pinned), images)
     static.found.append(error("T106", "an image is `debian { packages = [\"…\"] }`, `registry(\"name@sha256:…\")` or "
                               "`archive(\"file.tar\")`", declared.item.span, help="write one of these"))
     return None
+
+
+def _is_pinned(reference: str, at: tree.Expr, static: Static) -> bool:
+    if re.fullmatch(r"\S+@sha256:[0-9a-f]{64}", reference):
+        return True
+    static.fail("T405", f"the image `{reference}` is not pinned: a tag can change under you", at,
+                "add the digest: `name@sha256:…` with its 64 hexadecimal digits")
+    return False
+
+
+def _keep_image(name: str, plan: ImagePlan, images: dict[str, ImagePlan]) -> str:
+    """The plan's key of an image: its name, with a digest behind it where two files give one name to two images."""
+    key = name if images.get(name, plan) == plan else f"{name}-{digest(dumps(to_json(plan)))[7:15]}"
+    images[key] = plan
+    return key
 
 
 def resolve_files(block: Item | None, static: Static) -> tuple[tuple[str, str], ...]:

@@ -63,3 +63,16 @@ def test_every_finding_of_an_import_has_a_place(make):
 @pytest.mark.parametrize("edition", ["", "edition 2", "edition 1s", 'edition "1"'])
 def test_the_edition_is_said(make, edition):
     assert "T107" in [d.code for d in make("edition 1", edition).diagnostics]
+
+
+def test_two_images_of_one_name_in_two_files_stay_two(make):
+    other = """edition 1
+image slim = debian { packages = ["gcc"] }
+environment tools { image = slim }
+"""
+    second = "}\n\ntask other for row in rows {\n  environment = tools\n  prompt = \"x\"\n  limits { turns = 1 }\n" \
+             "  verify { check = checked(row.gold) }\n  reward = shaped(check, row.level)\n"
+    compiled = make(IMPORT[0], IMPORT[1].format("other.task", "tools"), "# task\n", second, files={"other.task": other})
+    assert compiled.plan is not None
+    packages = {name: compiled.plan.images[e.image].packages for name, e in compiled.plan.environments.items()}
+    assert packages == {"box": ("git", "python3", "python3-pytest"), "tools": ("gcc",)}

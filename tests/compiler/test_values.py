@@ -64,6 +64,10 @@ ONE = [
     ("[bash, submit]", "[bash, submitt]", "T101", "`submit`"),
     ("(slim, bash, submit)", "(slim, bassh, submit)", "T101", "`bash`"),
     ("import \"std/python.task\"", "import \"std/pyton.task\"", "T108", "std/python"),
+    # images
+    ("image = slim", 'image = "python:3.11"', "T405", "digest"),
+    ("image = slim", 'image = "python@sha256:12"', "T405", "64"),
+    ("image = slim", 'image = own\n}\nimage own = registry("python:3.11")\nimage more = debian {', "T405", "digest"),
     # missing
     ("prompt = \"Work on ${row.id}.\"", "", "T105", "prompt = …"),
     ("limits { turns = 4; tokens = 1000 }", "limits { tokens = 1000 }", "T105", "turns = …"),
