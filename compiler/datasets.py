@@ -161,6 +161,8 @@ class _Reader:
         self.is_text = kind == "csv"
         rows: list[Row] = []
         seen: dict[str, Span] = {}
+        if self.is_text and self._lacks_column(source):
+            return Dataset(self.types, ())
         for raw, span in (_jsonl if kind == "jsonl" else _csv)(source):
             row = self._row(raw, span)
             if row is None:
@@ -175,6 +177,20 @@ class _Reader:
             self._report("T501", f"`{path.name}` has no rows", Span(source, 0, 0), "give at least one row")
         return Dataset(self.types, tuple(rows))
 
+    def _lacks_column(self, source: Source) -> bool:
+        """Whether a field of the schema is not in a CSV's header: said once, not for every row."""
+        try:
+            header = next(csv.reader(io.StringIO(source.text, newline=""), strict=True), [])
+        except csv.Error:
+            return False
+        lacking = [name for name in self.types if name not in header] if header else []
+        for name in lacking:
+            guess = did_you_mean(name, tuple(header))
+            self._report("T501", f"the header has no `{name}`", Span(source, 0, len(source.line(1))),
+                         f"did you mean to call the column `{guess}`?" if guess else
+                         "add the column, or take the field out of the schema")
+        return bool(lacking)
+
     def _report(self, code: str, message: str, span: Span, help: str, labels: tuple[Label, ...] = ()) -> None:
         self.errors += 1
         if self.errors <= MAX_ROW_ERRORS:
@@ -182,8 +198,10 @@ class _Reader:
 
     def _row(self, raw: Any, span: Span) -> Row | None:
         if not isinstance(raw, dict):
-            self._report("T501", str(raw), span, "each line is one JSON object" if isinstance(raw, _Problem) else
-                         "each row is an object with the schema's fields")
+            form = "give each line a cell for each name of the header" if self.is_text else (
+                "each line is one JSON object" if isinstance(raw, _Problem) else
+                "each row is an object with the schema's fields")
+            self._report("T501", str(raw) if isinstance(raw, _Problem) else "this row is no object", span, form)
             return None
         fields: dict[str, Val] = {}
         for name, kind in self.types.items():

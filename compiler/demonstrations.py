@@ -23,6 +23,8 @@ class Steps:
 
     static: Static
     tools: tuple[ToolPlan, ...]
+    tools_are_known: bool = True
+    """Otherwise something is wrong with the task's tools, which was reported: a missing one is no second error."""
     written: list[str] = field(default_factory=list)
 
     def read(self, block: Item | None) -> tuple[StepPlan, ...]:
@@ -66,6 +68,8 @@ class Steps:
             self._wrong(item, 'call tool("argument")')
             return None
         tool = next((t for t in self.tools if t.name == item.name.text), None)
+        if tool is None and not self.tools_are_known:
+            return None
         if tool is None:
             names = tuple(t.name for t in self.tools)
             guess = did_you_mean(item.name.text, names)

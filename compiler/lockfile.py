@@ -31,6 +31,10 @@ class Lock:
             return None
         return {"expect": entry["expect"], "failing_at_start": entry["failing_at_start"]}
 
+    def knows(self, task: str, row: str, verifier: str) -> bool:
+        """Whether there is an entry at all, of whatever basis."""
+        return verifier in self.entries.get(task, {}).get(row, {})
+
 
 def basis(plan: VerifierPlan, environment: EnvironmentPlan | None, files: tuple[tuple[str, str], ...],
           solution: tuple[object, ...]) -> str:

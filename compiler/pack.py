@@ -141,6 +141,8 @@ def find_main(path: Path) -> Path:
     """The `.task` file that a person means by a file or a folder; raises PackError."""
     try:
         if path.is_file():
+            if path.suffix != ".task":
+                raise PackError(f"{_short(str(path))} is no .task file", "give a .task file or the folder of a pack")
             return path
         is_folder = path.is_dir()
     except (OSError, ValueError) as problem:

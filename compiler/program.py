@@ -42,6 +42,8 @@ class Scope:
     names: dict[str, Declaration] = field(default_factory=dict)
     broken: frozenset[str] = frozenset()
     """Names whose declarations did not parse: using one is no second error."""
+    is_partial: bool = False
+    """Something of the file did not parse or has no known shape, and was left out."""
     unread: bool = False
     """The file could not be read, which was reported."""
 
@@ -122,7 +124,8 @@ class Loader:
         file, syntax = parse(source)
         items, shapes = check_file(file, is_whole=not syntax)
         self.found += [*syntax, *shapes]
-        scope = Scope(source, broken=_names_in(source) if syntax or shapes else frozenset())
+        partial = bool(syntax or shapes)
+        scope = Scope(source, broken=_names_in(source) if partial else frozenset(), is_partial=partial)
         self._edition(source, items, has_syntax=bool(syntax))
         for item in items:
             if item.word.text == "import":

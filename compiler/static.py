@@ -21,6 +21,12 @@ WORDS: Mapping[str, tuple[str, ...]] = {
 }
 """Bare words that stand for themselves where a setting of this type is wanted."""
 
+FOREIGN = {
+    "True": "write `true`", "False": "write `false`", "None": "leave the key out where it has no value",
+    "row": "only `task NAME for row in DATASET` has a row; verifiers and environments get its fields as arguments",
+}
+"""Names that people write out of habit, and what to do instead."""
+
 
 @dataclass(frozen=True)
 class Static:
@@ -95,8 +101,8 @@ class Static:
             return NOTHING
         known = (*self.bound, *self.scope.names, *(WORDS.get(wanted.name, ()) if wanted else ()))
         guess = did_you_mean(expr.name, known)
-        return self.fail("T101", f"there is no `{expr.name}` here", expr,
-                         f"did you mean `{guess}`?" if guess else "write a literal, or a name that is declared")
+        help = f"did you mean `{guess}`?" if guess else "write a literal, or a name that is declared"
+        return self.fail("T101", f"there is no `{expr.name}` here", expr, FOREIGN.get(expr.name, help))
 
     def _attribute(self, expr: Attr) -> Val:
         base = self.value(expr.base)

@@ -10,6 +10,7 @@ from guerdon.compiler.datasets import Dataset, Row
 from guerdon.compiler.demonstrations import Steps
 from guerdon.compiler.environments import environment_key, resolve_environment, resolve_files, with_scratch
 from guerdon.compiler.kinds import read_tool
+from guerdon.compiler.leaks import Leaks
 from guerdon.compiler.lockfile import Lock, basis
 from guerdon.compiler.plan.canonical import rational
 from guerdon.compiler.plan.expr import Symbol, symbols
@@ -77,8 +78,12 @@ class Build:
     images: dict[str, ImagePlan] = field(default_factory=dict)
     environments: dict[str, EnvironmentPlan] = field(default_factory=dict)
     unlocked: set[str] = field(default_factory=set)
+    leaks: Leaks = field(init=False)
     bases: dict[tuple[str, str, str], str] = field(default_factory=dict)
     """(task, row, verifier) -> what a lock entry for it must be based on."""
+
+    def __post_init__(self) -> None:
+        self.leaks = Leaks(self.program.pack)
 
 
 class Task:
@@ -93,6 +98,7 @@ class Task:
         self.dataset = self._dataset()
         self.limits_are_known = True
         self.limits = self._limits()
+        self.tools_are_known = True
         self.tools = self._tools()
         self.bindings = self._bindings()
         self.milestones = tuple(i.name.text for i in self.item.all("milestone") if i.name is not None)
@@ -125,20 +131,25 @@ class Task:
     def _tools(self) -> tuple[ToolPlan, ...]:
         item = self.item.find("tools")
         if item is None:
+            self.tools_are_known = not self.declared.scope.is_partial
             return ()
+        before = len(self.found)
+        tools = tuple(self._listed_tools(item))
+        self.tools_are_known = len(self.found) == before and len(tools) == len(getattr(item.value, "items", ()))
+        return tools
+
+    def _listed_tools(self, item: Item) -> Iterator[ToolPlan]:
         if not isinstance(item.value, tree.ListLit):
             self.found.append(error("T106", "`tools` is a list of names", item.span,
                                     help="write `tools = [bash, submit]`"))
-            return ()
-        tools = []
+            return
         for entry in item.value.items:
             if not isinstance(entry, tree.Ref):
                 self.found.append(error("T106", "a tool is a plain name", entry.span, help="write `bash`"))
                 continue
             declared = self.declared.scope.find(Name(entry.span, entry.name), ("tool",), self.found)
             if declared is not None:
-                tools.append(read_tool(declared, self.found))
-        return tuple(tools)
+                yield read_tool(declared, self.found)
 
     def _bindings(self) -> tuple[Binding, ...]:
         block = self.item.find("verify")
@@ -213,6 +224,8 @@ class Task:
     def _called_rule(self, item: Item, tool: tree.Ref, pattern: tree.Str) -> ForbidPlan | None:
         assert item.name is not None
         if tool.name not in {t.name for t in self.tools}:
+            if not self.tools_are_known:
+                return None
             self.found.append(error("T101", f"the task has no tool `{tool.name}`", tool.span,
                                     help="name one of its tools: " + ", ".join(t.name for t in self.tools)))
             return None
@@ -380,7 +393,7 @@ class Task:
         prompt = self._prompt(static)
         environment = self._environment(static)
         files = resolve_files(self.item.find("files"), static)
-        steps = Steps(static, self.tools)
+        steps = Steps(static, self.tools, self.tools_are_known)
         solution = steps.read(self.item.find("solution"))
         exploits = tuple(ExploitPlan(i.label.literal or "", steps.read(i))
                          for i in self.item.all("exploit") if i.label is not None)
@@ -390,6 +403,7 @@ class Task:
         key = self._keep(environment, [*(p for p, _ in files), *steps.written])
         given = (self.build.environments.get(key or ""), files, solution)
         verify = tuple(self._verify(b, static, row, given) for b in self.bindings)
+        self._check_hidden(verify, given)
         values = self._row_values(row, reward)
         if len(self.found) > before:
             return None
@@ -403,15 +417,37 @@ class Task:
         inner = Static(static.pack, verifier.declared.scope, bound, static.found)
         resolver = Resolver(verifier, inner)
         plain = resolver.plan(binding.name, {})
+        self._check_submit(binding, plain)
         if plain.settings.get("expect") != "locked":
             return plain
         mark = basis(plain, *given)
         self.build.bases[self.name, row.key, binding.name] = mark
         entry = self.build.lock.tests(self.name, row.key, binding.name, mark)
         if entry is None:
-            self.build.unlocked.add(f"expected test ids of {self.name}/{binding.name}")
+            stale = self.build.lock.knows(self.name, row.key, binding.name)
+            self.build.unlocked.add(f"expected test ids of {self.name}/{binding.name}"
+                                    + (" (what they were learned from has changed)" if stale else ""))
             return plain
         return replace(plain, settings={**plain.settings, **entry})
+
+    def _check_submit(self, binding: Binding, plan: VerifierPlan) -> None:
+        """A verifier of what `submit` hands in can never pass where the agent has no `submit`."""
+        reads = not binding.verifier.kind.sandbox and plan.settings.get("from") == "submit"
+        if reads and self.tools_are_known and "submit" not in {t.name for t in self.tools}:
+            self.found.append(error("T105", f"the verifier `{binding.name}` reads what `submit` hands in, and the task "
+                                    "has no tool `submit`", binding.at.span,
+                                    help="add `submit` to `tools`, or write `from = final` to read the last message"))
+
+    def _check_hidden(self, verify: tuple[VerifierPlan, ...], given: Given) -> None:
+        environment, files, _ = given
+        visible = [a for _, a in (*(environment.files if environment is not None else ()), *files)]
+        for binding, plan in zip(self.bindings, verify, strict=True):
+            if self.build.leaks.all_visible([a for _, a in plan.hidden], visible):
+                item = binding.verifier.item.find("hidden")
+                self.found.append(error("T404", f"all that the verifier `{binding.verifier.name}` hides lies in the "
+                                        "agent's sandbox as well", (item or binding.verifier.item).word.span,
+                                        help="take these files out of `files { … }`; where that is a whole folder, "
+                                        "move them out of it"))
 
     def _prompt(self, static: Static) -> str | None:
         item = self.item.find("prompt")

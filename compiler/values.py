@@ -9,6 +9,7 @@ from typing import Any
 from guerdon.compiler.plan.canonical import Json, rational
 from guerdon.compiler.types import BROKEN, STRING, Type, decimal
 from guerdon.dsl.diagnostic import Diagnostic, error
+from guerdon.dsl.literals import DURATIONS, SIZES
 from guerdon.dsl.source import Span
 
 
@@ -26,6 +27,7 @@ class Val:
 
 
 NOTHING = Val(BROKEN, None)
+UNIT_NAMES = {"duration": ", ".join(DURATIONS), "size": ", ".join(SIZES)}
 
 
 def text_of(value: Val) -> str | None:
@@ -82,7 +84,7 @@ def coerce(value: Val, wanted: Type, span: Span, what: str, found: list[Diagnost
         numbers = value.type.is_number and wanted.is_number
         found.append(error("T202" if numbers else "T201",
                            f"{what} must be {_article(wanted)}, this is {_article(value.type)}", span,
-                           help=_unit_help(value, wanted) if numbers else f"give {_article(wanted)}"))
+                           help=_unit_help(value, wanted) if numbers else _type_help(value, wanted, span)))
         return NOTHING
     if isinstance(value.data, Fraction):
         below = wanted.low is not None and value.data < wanted.low
@@ -101,7 +103,21 @@ def _article(kind: Type) -> str:
     return names.get(kind.name, f"a {kind.name}")
 
 
+def _type_help(value: Val, wanted: Type, span: Span) -> str:
+    """What to write instead, where the text at hand shows it."""
+    written = span.text
+    if value.type.name == "string" and wanted.name == "list" and wanted.element == STRING:
+        return f"write `[{written}]`"
+    if value.type.name == "string" and wanted.name == "word" and written.strip('"').isidentifier():
+        return f"write `{written.strip(chr(34))}`, without quotes"
+    return f"give {_article(wanted)}"
+
+
 def _unit_help(value: Val, wanted: Type) -> str:
+    if wanted.name == "int" and value.type.name == "real":
+        return "write a whole number"
+    if value.type.name in ("duration", "size") and wanted.name in UNIT_NAMES:
+        return f"write it in one of the units {UNIT_NAMES[wanted.name]}"
     shown = decimal(value.data) if isinstance(value.data, Fraction) else "2"
     example = {"duration": f"{shown}s", "size": f"{shown}MiB"}.get(wanted.name)
     return f"write `{example}`" if example else "write the number without a unit"

@@ -104,8 +104,9 @@ class ExpressionBuilder:
             return tree.Num(span, _ZERO, "")
         value, unit = found
         if unit and unit not in literals.UNITS:
-            self._report(_unknown_unit(span, unit))
-            unit = ""
+            guess = _unit_guess(unit)
+            self._report(_unknown_unit(span, unit, guess))
+            unit = guess or ""  # a number without its unit would be a second mistake
         return tree.Num(span, value, unit)
 
     # Strings ------------------------------------------------------------------------------------
@@ -182,8 +183,12 @@ def _quotes(text: str, start: int) -> tuple[str, str]:
     return prefix + quote, quote
 
 
-def _unknown_unit(span: Span, unit: str) -> Diagnostic:
-    guess = did_you_mean(unit, literals.UNITS)
+def _unit_guess(unit: str) -> str | None:
+    """The unit that was meant: another spelling of one, or the nearest."""
+    return literals.SPELLINGS.get(unit) or literals.SPELLINGS.get(unit.lower()) or did_you_mean(unit, literals.UNITS)
+
+
+def _unknown_unit(span: Span, unit: str, guess: str | None) -> Diagnostic:
     otherwise = "digits are not grouped" if unit[0] == "_" else "leave it out, or put an operator before it"
     at = Span(span.source, span.end - len(unit), span.end)
     return diagnostic.error(

@@ -14,6 +14,12 @@ SIZES = {
 }
 """Bytes of one unit."""
 UNITS = (*DURATIONS, *SIZES)
+SPELLINGS = {
+    "M": "MiB", "m": "min", "mins": "min", "minute": "min", "minutes": "min", "sec": "s", "secs": "s", "second": "s",
+    "seconds": "s", "hr": "h", "hour": "h", "hours": "h", "msec": "ms", "millis": "ms", "k": "KiB", "g": "GiB",
+    "gi": "GiB", "mi": "MiB", "ki": "KiB", "byte": "B", "bytes": "B",
+}
+"""How other tools spell units, in lower case, and what the language calls them (`M` and `m` differ)."""
 
 _NUMBER = re.compile(r"([0-9]+)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]+))?([A-Za-z_0-9]*)")
 _MAX_DIGITS = 40

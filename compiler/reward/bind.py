@@ -74,7 +74,8 @@ class Binder:
         total = self._total(terms)
         if sum(d.severity.value == "error" for d in self.found) > before or solved is None or self.broken:
             return None
-        if not self.context.limits_are_known:
+        # What did not parse may have been a term: a proof without it would only add wrong errors.
+        if not self.context.limits_are_known or self.declared.scope.is_partial:
             return None
         return _Decider(self, solved, terms, total).plan()
 

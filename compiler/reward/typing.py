@@ -29,6 +29,11 @@ BROKEN = Typed(ZERO, "?")
 _UNITS = ("number", "duration", "size")
 _LOGIC = ("and", "or", "implies")
 _ORDER = ("<", "<=", ">", ">=")
+FOREIGN = {
+    "True": "write `true`", "False": "write `false`",
+    "row": "a reward gets the row's numbers as parameters: `reward shaped(level: int in 1..5)`, `shaped(row.level)`",
+}
+"""Names that people write out of habit, and what to do instead."""
 FUNCTIONS = ("min", "max", "clamp", "abs", "sum", "mean", "any", "all", "count")
 
 
@@ -132,7 +137,8 @@ class Typer:
         known = (*self.names.values, *self.names.groups)
         guess = did_you_mean(expr.name, known)
         return self.fail("T101", f"there is no `{expr.name}` in this reward", expr,
-                         f"did you mean `{guess}`?" if guess else "known: " + ", ".join(sorted(known)))
+                         f"did you mean `{guess}`?" if guess else FOREIGN.get(
+                             expr.name, "known: " + ", ".join(sorted(known))))
 
     def _attribute(self, expr: tree.Attr) -> Typed:
         if not isinstance(expr.base, tree.Ref):
@@ -144,7 +150,8 @@ class Typer:
         if expr.name.text in group:
             return group[expr.name.text]
         guess = did_you_mean(expr.name.text, tuple(group))
-        self.found.append(error("T101", f"`{expr.base.name}` has no signal `{expr.name.text}`", expr.name.span,
+        what = {"limit": "limit", "trajectory": "counter"}.get(expr.base.name, "signal")
+        self.found.append(error("T101", f"`{expr.base.name}` has no {what} `{expr.name.text}`", expr.name.span,
                                 help=f"did you mean `{guess}`?" if guess else "it has " + ", ".join(group)))
         return BROKEN
 

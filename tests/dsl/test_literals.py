@@ -44,7 +44,10 @@ def test_ranges_are_not_decimals(text, low, high):
 
 @pytest.mark.parametrize(
     ("text", "column", "fix"),
-    [("512Mib", 8, "MiB"), ("3sec", 6, None), ("10_000", 7, None), ("2minn", 6, "min"), ("1e", 6, None)],
+    [
+        ("512Mib", 8, "MiB"), ("3sec", 6, "s"), ("5m", 6, "min"), ("5M", 6, "MiB"), ("2G", 6, "GiB"), ("2g", 6, "GiB"),
+        ("10_000", 7, None), ("2minn", 6, "min"), ("1e", 6, None),
+    ],
 )
 def test_unknown_unit(text, column, fix):
     _, (found,) = parse(Source("t.task", f"x = {text}"))
