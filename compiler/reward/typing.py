@@ -150,7 +150,7 @@ class Typer:
         if expr.name.text in group:
             return group[expr.name.text]
         guess = did_you_mean(expr.name.text, tuple(group))
-        what = {"limit": "limit", "trajectory": "counter"}.get(expr.base.name, "signal")
+        what = {"limit": "value", "trajectory": "counter"}.get(expr.base.name, "signal")
         self.found.append(error("T101", f"`{expr.base.name}` has no {what} `{expr.name.text}`", expr.name.span,
                                 help=f"did you mean `{guess}`?" if guess else "it has " + ", ".join(group)))
         return BROKEN
