@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from fractions import Fraction
 
 from guerdon.compiler.plan.expr import Apply, Const, Expr, Symbol
-from guerdon.compiler.reward.domain import Box, Span, Truth, forward, span, truth
+from guerdon.compiler.reward.domain import Box, Remembering, Span, Truth, forward, span, truth
 
 _FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 _NEGATED = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
@@ -17,6 +17,7 @@ _ROUNDS = 20
 def narrow(box: Box, assumptions: Iterable[Expr]) -> Box | None:
     """The box in which all assumptions may hold; None if there is none."""
     wanted = tuple(assumptions)
+    box = box if isinstance(box, Remembering) else Remembering(box)
     for _ in range(_ROUNDS):
         before = box
         for assumption in wanted:
@@ -35,7 +36,7 @@ def assume(box: Box, expr: Expr, holds: bool) -> Box | None:
     if not (known.yes if holds else known.no):
         return None
     if isinstance(expr, Symbol):
-        return {**box, expr: Truth(not holds, holds)}
+        return _having(box, expr, Truth(not holds, holds))
     if isinstance(expr, Apply):
         return _assume_apply(box, expr, holds)
     return box
@@ -124,7 +125,13 @@ def _bound(box: Box, symbol: Symbol, op: str, by: Span) -> Box | None:
         open_end = (op == "<" and by.high == low) or (op == ">" and by.low == high)
         if low > high or (low == high and open_end):
             return None
-    return {**box, symbol: Span(low, high, have.whole)}
+    return _having(box, symbol, Span(low, high, have.whole))
+
+
+def _having(box: Box, symbol: Symbol, value: Span | Truth) -> Box:
+    if box[symbol] == value:
+        return box
+    return (box if isinstance(box, Remembering) else Remembering(box)).having(symbol, value)
 
 
 def _below(limit: Fraction, whole: bool, strict: bool) -> Fraction:

@@ -31,6 +31,24 @@ class Truth:
 
 
 Box = Mapping[Symbol, Span | Truth]
+
+
+class Remembering(dict[Symbol, Span | Truth]):
+    """A box that is never changed once made, and so remembers what `forward` found in it."""
+
+    __slots__ = ("memo",)
+
+    def __init__(self, box: Box) -> None:
+        super().__init__(box)
+        self.memo: dict[int, tuple[Apply, Span | Truth]] = {}
+
+    def having(self, symbol: Symbol, value: Span | Truth) -> Remembering:
+        """A box in which one symbol is narrower."""
+        narrower = Remembering(self)
+        narrower[symbol] = value
+        return narrower
+
+
 UNKNOWN = Truth(True, True)
 ANY = Span(None, None)
 
@@ -49,6 +67,16 @@ def forward(expr: Expr, box: Box) -> Span | Truth:
         raise Unsupported(f"{expr.value!r} in arithmetic")
     if isinstance(expr, Symbol):
         return box[expr]
+    if isinstance(box, Remembering):
+        known = box.memo.get(id(expr))
+        if known is None:
+            # The expression is kept beside its result, so that its id stays its own.
+            known = box.memo[id(expr)] = (expr, _apply(expr, box))
+        return known[1]
+    return _apply(expr, box)
+
+
+def _apply(expr: Apply, box: Box) -> Span | Truth:
     rule = _RULES.get(expr.op)
     if rule is None:
         raise Unsupported(f"`{expr.op}`")
