@@ -40,6 +40,8 @@ from guerdon.dsl.suggest import did_you_mean
 from guerdon.dsl.tree import Item, Name
 
 DEFAULT_WALL_MS = 30 * 60_000
+RUN_TOOLS = ("bash", "put", "submit")
+"""The tools that this version can run."""
 LIMITS: Mapping[str, Type] = {
     "turns": Type("int", Fraction(1), Fraction(10_000)),
     "tokens": Type("int", Fraction(1), Fraction(10**9)),
@@ -196,9 +198,13 @@ class Task:
             yield f"verifier kind `{kind}`"
         if self.milestones:
             yield "milestones"
+        for name in sorted({t.name for t in self.tools} - set(RUN_TOOLS)):
+            yield f"the tool `{name}`"
         environment = self._environment_declaration()
         if environment is not None and any(environment.item.all("service")):
             yield "services"
+        if environment is not None and environment.item.find("git") is not None:
+            yield "`git` of an environment"
 
     def _forbids(self) -> tuple[ForbidPlan, ...]:
         return tuple(f for f in (self._forbid(i) for i in self.item.all("forbid")) if f is not None)

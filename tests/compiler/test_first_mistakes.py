@@ -105,3 +105,14 @@ def test_a_stale_lock_is_not_called_missing(make, tmp_path):
              for text in ("def test_a(): pass\n", "def test_a(): assert 1\n")]
     assert [d.code for d in fresh.diagnostics] == ["T702"] and "has changed" not in fresh.diagnostics[0].message
     assert notes[0] == () and "has changed" in notes[1][0].message
+
+
+@pytest.mark.parametrize(("old", "new", "what"), [
+    ("# environment", "git = squash", "`git` of an environment"),
+    ("tools  = [bash, submit]", "tools = [bash, look, submit]", "the tool `look`"),
+])  # fmt: skip
+def test_what_this_version_does_not_run_is_said(make, old, new, what):
+    compiled = make(old, new, "edition 1\n", 'edition 1\ntool look(path: string) { about = "Look." }\n')
+    (note,) = compiled.diagnostics
+    assert note.code == "T701" and what in note.message
+    assert what in compiled.plan.tasks["work"].not_yet
