@@ -33,13 +33,18 @@ class Reporter:
         return self
 
     def __exit__(self, *wrong: object) -> None:
+        self._end()
+
+    def _end(self) -> None:
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
 
     def begin(self, title: str, total: int, sealed: int) -> None:
         """A run begins: how many episodes it has, how many of them are sealed from before."""
+        self._end()  # of the run before this one
         self._title, self._total, self._done = title, total, sealed
+        self._counts = dict.fromkeys(Outcome, 0)
         before = f", {sealed} of them sealed before" if sealed else ""
         self.console.print(f"{printable(title)}: {total} episode(s){before}", markup=False, highlight=False)
         if self.console.is_terminal and total > sealed:
