@@ -21,11 +21,11 @@ def main(argv: Sequence[str]) -> int:
     compiled = [compile_pack(Path(p)) for p in options.paths]
     found = [d for c in compiled for d in c.diagnostics]
     sys.stdout.write(RENDERERS[options.format](found))
-    failed = any(c.errors or (options.strict and c.warnings) for c in compiled)
-    if options.format == "full" and not failed:
-        for path, one in zip(options.paths, compiled, strict=True):
+    failed = [bool(c.errors or (options.strict and c.warnings)) for c in compiled]
+    for path, one, bad in zip(options.paths, compiled, failed, strict=True):
+        if options.format == "full" and not bad:
             print(_fine(path, one))
-    return int(failed)
+    return int(any(failed))
 
 
 def _fine(path: str, compiled: Compiled) -> str:

@@ -6,6 +6,7 @@ import pytest
 
 from guerdon.compiler.check import compile_pack
 from guerdon.compiler.lockfile import lock_bytes, with_bases
+from guerdon.runtime.cli.check import main as check
 
 LIMITS = "limits { turns = 4; tokens = 1000 }"
 ANSWER = """edition 1
@@ -116,3 +117,12 @@ def test_what_this_version_does_not_run_is_said(make, old, new, what):
     (note,) = compiled.diagnostics
     assert note.code == "T701" and what in note.message
     assert what in compiled.plan.tasks["work"].not_yet
+
+
+def test_a_good_pack_beside_a_bad_one_is_said_to_be_good(make, tmp_path, capsys):
+    make()
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad/pack.task").write_text("edition 1\n")
+    assert check([str(tmp_path / "pack.task"), str(tmp_path / "bad")]) == 1
+    shown = capsys.readouterr().out
+    assert "pack.task: ok: 1 task" in shown and "bad: ok" not in shown
