@@ -15,7 +15,7 @@ from guerdon.runtime.agent.forbid import Fingerprint, broken, fingerprint
 from guerdon.runtime.agent.renderer import TextRenderer
 from guerdon.runtime.agent.tools import ToolBox
 from guerdon.runtime.contracts.policy import Episode
-from guerdon.runtime.contracts.sandbox import Artefacts, Sandbox
+from guerdon.runtime.contracts.sandbox import Artefacts, Sandbox, SandboxFault
 from guerdon.runtime.contracts.trajectory import EpisodeSpec, Message, Step, ToolCall, Trajectory, Turn
 
 Globs = tuple[str, ...]
@@ -31,6 +31,17 @@ class Rollout:
     trajectory: Trajectory
     artefacts: Mapping[Globs, Artefacts]
     seconds: Mapping[str, float]
+
+
+class SandboxLost(SandboxFault):
+    """The sandbox failed after the agent had begun to act, by whose doing is not known here.
+
+    `so_far` is the episode up to then: nothing handed in, nothing to verify, every watched rule broken.
+    """
+
+    def __init__(self, fault: SandboxFault, so_far: Rollout) -> None:
+        super().__init__(fault.kind, fault.message, fault.remedy)
+        self.so_far = so_far
 
 
 @dataclass(slots=True)
@@ -56,25 +67,34 @@ async def rollout(
 ) -> Rollout:
     """Run one episode in a sandbox that holds its initial files (None for a task that needs none).
 
-    Whatever the agent does ends in a Rollout; a fault of ours raises SandboxFault, one of the policy's
-    own infrastructure PolicyFault.
+    Whatever the agent does ends in a Rollout; a fault of ours raises SandboxFault (SandboxLost once the agent
+    acts), one of the policy's own infrastructure PolicyFault.
     """
     prompt = (Message("user", instance.prompt),)
     before = await fingerprint(sandbox, task.forbids, start=True)
     began = time.monotonic()
     box = ToolBox(task.tools, sandbox)
     state = _State(task.limits, box, began + task.limits.wall_ms / 1000, bool(task.tools))
-    await _turns(state, policy, prompt)
-    ended = time.monotonic()
-    artefacts, after = await _freeze(sandbox, instance, task)
+    lost: SandboxFault | None = None
+    ended = began
+    try:
+        await _turns(state, policy, prompt)
+        ended = time.monotonic()
+        artefacts, after = await _freeze(sandbox, instance, task)
+    except SandboxFault as fault:
+        lost, ended = fault, time.monotonic()
+        artefacts, after = _nothing(state, instance, fault)
     violations = await broken(task.forbids, state.calls, before, after)
     trajectory = Trajectory(
         episode=episode, prompt=prompt, steps=tuple(state.steps),
         counters=state.tally.close(task.limits, round((ended - began) * 1000), len(violations)),
-        answer=state.answer if state.answer is not None else _last_words(state.steps),
+        answer=None if lost else state.answer if state.answer is not None else _last_words(state.steps),
         artefacts=_digest(artefacts), violations=violations,
     )
-    return Rollout(trajectory, artefacts, {"rollout": ended - began, "freeze": time.monotonic() - ended})
+    done = Rollout(trajectory, artefacts, {"rollout": ended - began, "freeze": time.monotonic() - ended})
+    if lost is not None:
+        raise SandboxLost(lost, done) from lost
+    return done
 
 
 async def _turns(state: _State, policy: Episode, prompt: Sequence[Message]) -> None:
@@ -94,7 +114,12 @@ async def _turns(state: _State, policy: Episode, prompt: Sequence[Message]) -> N
             return
         if turn is None:
             return
-        observations = await _answer(state, turn)
+        try:
+            observations = await _answer(state, turn)
+        except SandboxFault:
+            # What was called last is what people look for.
+            state.steps.append(Step(turn, (), time.monotonic() - began))
+            raise
         state.steps.append(Step(turn, observations, time.monotonic() - began))
         if state.tally.truncated or (not state.has_tools and not turn.message.calls and not turn.malformed):
             return  # without tools, words are the whole answer
@@ -159,6 +184,15 @@ async def _freeze(
     await sandbox.quiesce()
     after = await fingerprint(sandbox, task.forbids, start=False)
     return {globs: await sandbox.collect(globs) if globs else empty for globs in wanted}, after
+
+
+def _nothing(
+    state: _State, instance: InstancePlan, fault: SandboxFault
+) -> tuple[dict[Globs, Artefacts], Fingerprint]:
+    """What is left of an agent whose sandbox is gone: no submission, and no file that could be looked at."""
+    state.tally.submitted = False
+    none = Artefacts((), digest(b""), problem=f"the sandbox was lost under the agent: {fault.message}")
+    return {v.collect: none for v in instance.verify}, {}
 
 
 def _digest(artefacts: Mapping[Globs, Artefacts]) -> str:

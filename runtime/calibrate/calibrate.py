@@ -15,7 +15,7 @@ from guerdon.runtime.loop.config import RunConfig, folder_name
 from guerdon.runtime.loop.run import Watcher, run
 from guerdon.runtime.policy.table import ATTACKS, make
 from guerdon.runtime.schedule.stop import Stop
-from guerdon.runtime.store.durable import write_atomically
+from guerdon.runtime.store.durable import write_atomically, writing
 from guerdon.runtime.store.journal import FileJournal
 
 POLICIES = ("oracle", "idle", "refusal", "quit", "exploit", *ATTACKS)
@@ -94,8 +94,9 @@ async def calibrate(
     if not any(policy == "oracle" for _, policy in result.outcomes):
         result.gaps.append("no row has a solution: nothing shows that the tasks can be solved; write `solution`")
     text = json.dumps(result.to_json(), indent=2, ensure_ascii=False)
-    runs.mkdir(parents=True, exist_ok=True)
-    write_atomically(runs / f"{plan.plan.pack.replace('/', '_')}-{REPORT}", [text.encode(errors="replace") + b"\n"])
+    with writing(runs):
+        runs.mkdir(parents=True, exist_ok=True)
+        write_atomically(runs / f"{plan.plan.pack.replace('/', '_')}-{REPORT}", [text.encode(errors="replace") + b"\n"])
     return result
 
 

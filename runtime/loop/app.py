@@ -10,7 +10,7 @@ import re
 import shlex
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,7 @@ from guerdon.runtime.policy.table import make
 from guerdon.runtime.report.progress import Reporter, table
 from guerdon.runtime.schedule.retry import HostFault
 from guerdon.runtime.schedule.stop import Interrupted, stop_on_signals
-from guerdon.runtime.store.durable import write_atomically
+from guerdon.runtime.store.durable import write_atomically, writing
 
 NAME = "guerdon_run"
 OK, TROUBLE, USAGE, INTERRUPTED = 0, 1, 2, 130
@@ -59,19 +59,34 @@ class App:
     provider: Callable[[], Awaitable[SandboxProvider]]
     console: Console
     unwell: bool = False
+    halted: bool = False
+    """Whether the rest of a sweep is left out, since it would meet the same fault of the host."""
     weighted: dict[str, LoadedPlan] = field(default_factory=dict)
+    runs: set[Path] = field(default_factory=set)
 
     def job(self, config: DictConfig) -> None:
-        """One run of a sweep. An exception is raised, never SystemExit, so that a sweep goes on."""
+        """One run of a sweep. What went wrong with it is said here: Hydra would add lines of its own."""
+        if self.halted:
+            return
+        try:
+            self._job(config)
+        except Problems as wrong:
+            self.unwell = True
+            self.halted = isinstance(wrong, HostFault | SandboxFault)
+            self.console.print(f"error: {wrong}", markup=False, highlight=False, soft_wrap=True)
+
+    def _job(self, config: DictConfig) -> None:
         settled, plan = self.settled(config)
         name = folder_name(plan.plan.pack, settled.policy, plan.digest, settled.cfg, settled.settings)
         out = settled.runs / name
         if (out / DONE).exists():
             self.console.print(f"done already: {out}", markup=False, soft_wrap=True)
-            self.console.print(table(json.loads((out / SUMMARY).read_text())))
+            with suppress(OSError, ValueError):  # DONE alone says it; the table is a courtesy
+                self.console.print(table(json.loads((out / SUMMARY).read_text())))
             return
-        out.mkdir(parents=True, exist_ok=True)
-        write_atomically(out / "config.yaml", [OmegaConf.to_yaml(config).encode()])
+        with writing(out):
+            out.mkdir(parents=True, exist_ok=True)
+            write_atomically(out / "config.yaml", [OmegaConf.to_yaml(config).encode()])
         try:
             summary = asyncio.run(self._run(settled, plan, out, config))
         except Interrupted:
@@ -133,7 +148,8 @@ def run_app(
     """Run a pack, or a sweep over it (`-m`). Returns 0, 1 (a run failed or is not well), 2 (usage) or 130.
 
     Everything that can be refused is refused before any sandbox starts. `load` gives the plan of a pack with
-    some weights replaced (none at first); what it raises of the pack itself is the caller's to say.
+    some weights replaced (none at first); what it raises of the pack itself is the caller's to say, as is StoreFault
+    where no run folder can be made.
     """
     app = App(pack, overrides, load(pack, {}), load, provider, console or Console(stderr=True))
     _register(app.plan)
@@ -142,6 +158,9 @@ def run_app(
         if problem:
             app.console.print(f"error: {problem}", markup=False, highlight=False, soft_wrap=True)
             return USAGE
+        for folder in app.runs:
+            with writing(folder):  # before Hydra does it, and fails with a traceback
+                folder.mkdir(parents=True, exist_ok=True)
         return _launch(app)
     finally:
         GlobalHydra.instance().clear()
@@ -162,9 +181,6 @@ def _launch(app: App) -> int:
             hydra.main(version_base="1.3", config_path=None, config_name=NAME)(job)()
     except KeyboardInterrupt:
         return INTERRUPTED
-    except Problems as wrong:
-        app.console.print(f"error: {wrong}", markup=False, highlight=False, soft_wrap=True)
-        return TROUBLE
     except SystemExit as end:  # Hydra's own flags: --help, --cfg, --info
         return end.code if isinstance(end.code, int) else USAGE
     return TROUBLE if app.unwell else OK
@@ -190,7 +206,8 @@ def _preflight(app: App) -> str | None:
     try:
         with hydra.initialize(version_base="1.3", config_path=None):
             for combination in _combinations(words) if flags else [words]:
-                app.settled(hydra.compose(NAME, overrides=combination))
+                settled, _ = app.settled(hydra.compose(NAME, overrides=combination))
+                app.runs.add(settled.runs)
     except (HydraException, OmegaConfBaseException) as wrong:
         return _plainly(wrong)
     except Problems as wrong:

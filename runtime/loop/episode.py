@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
-from guerdon.compiler.plan.schema import EnvironmentPlan, ImagePlan, InstancePlan, TaskPlan, VerifierPlan
-from guerdon.runtime.agent.rollout import Rollout, rollout
+from guerdon.compiler.plan.schema import EnvironmentPlan, InstancePlan, TaskPlan, VerifierPlan
+from guerdon.runtime.agent.rollout import Rollout, SandboxLost, rollout
 from guerdon.runtime.agent.setup import fill, initial_files
 from guerdon.runtime.contracts.assets import expand
-from guerdon.runtime.contracts.plan import LoadedPlan
-from guerdon.runtime.contracts.policy import MessagePolicy, Occasion, PolicyFault
-from guerdon.runtime.contracts.sandbox import (
-    Artefacts,
-    ImageRecipe,
-    PutFile,
-    Resources,
-    Role,
-    Sandbox,
-    SandboxFault,
-    SandboxProvider,
-    SandboxSpec,
-)
+from guerdon.runtime.contracts.policy import PolicyFault
+from guerdon.runtime.contracts.sandbox import Artefacts, PutFile, Sandbox, SandboxFault
 from guerdon.runtime.contracts.trajectory import (
     Counters,
     EpisodeSpec,
@@ -36,13 +24,15 @@ from guerdon.runtime.contracts.trajectory import (
     Verdict,
 )
 from guerdon.runtime.contracts.verifier import VerifyInput
-from guerdon.runtime.loop.config import RunConfig, RunError
+from guerdon.runtime.loop.config import RunError
 from guerdon.runtime.loop.score import Defect, check_verdict, score
+from guerdon.runtime.loop.workshop import Workshop
 from guerdon.runtime.policy.table import make
 from guerdon.runtime.schedule.retry import with_retries
 from guerdon.runtime.verify import verify
 
-Verify = Callable[[VerifyInput], Awaitable[Verdict]]
+SUSPECT = frozenset({"sandbox-oom", "sandbox-died", "exec-lost", "kill-failed"})
+"""Faults that an agent may have brought about from inside; every other one is beyond its reach."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,64 +53,6 @@ class Scene:
     files: tuple[PutFile, ...]
 
 
-@dataclass(slots=True)
-class Workshop:
-    """What all episodes of a run share: plan, policy, provider, images made ready once."""
-
-    plan: LoadedPlan
-    policy: MessagePolicy
-    cfg: RunConfig
-    provider: SandboxProvider | None
-    notes: list[str] = field(default_factory=list)
-    _images: dict[str, asyncio.Task[str]] = field(default_factory=dict)
-
-    def occasion(self, instance: InstancePlan) -> Occasion:
-        """What the policy is told of a row."""
-        task = self.plan.plan.tasks[instance.task]
-        return Occasion(instance, task.tools, self.environment(instance), self.plan.assets)
-
-    def environment(self, instance: InstancePlan) -> EnvironmentPlan | None:
-        """Where a row's agent works, if anywhere."""
-        return None if instance.environment is None else self.plan.plan.environments[instance.environment]
-
-    async def image(self, name: str) -> str:
-        """The id of an image, made ready on first use and then remembered. Raises SandboxFault."""
-        if name not in self._images:
-            self._images[name] = asyncio.create_task(self._ensure(name, self.plan.plan.images[name]))
-        task = self._images[name]
-        try:
-            # Shielded: one episode's end must not stop the build that the others wait for.
-            return await asyncio.shield(task)
-        except SandboxFault:
-            self._images.pop(name, None)
-            raise
-
-    async def _ensure(self, name: str, image: ImagePlan) -> str:
-        made = await self._sandboxes().ensure_image(ImageRecipe(image.kind, image.packages, image.reference))
-        if image.digest and image.digest.removeprefix("sha256:") != made.removeprefix("sha256:"):
-            self.notes.append(
-                f"the image {name} is {made[:19]} here, guerdon.lock was written with {image.digest[:19]}; "
-                "results may differ: run `guerdon lock` to pin this one"
-            )
-        return made
-
-    async def open(self, environment: EnvironmentPlan, role: Role, labels: Mapping[str, str]) -> Sandbox:
-        """A fresh sandbox of an environment. Raises SandboxFault."""
-        spec = SandboxSpec(
-            image=await self.image(environment.image), workdir=environment.workdir,
-            scratch=environment.scratch, env=environment.env, role=role,
-            resources=Resources(
-                environment.cpu_milli, environment.memory, environment.disk, environment.pids
-            ),
-        )
-        return await self._sandboxes().create(spec, labels)
-
-    def _sandboxes(self) -> SandboxProvider:
-        if self.provider is None:
-            raise RunError("this pack needs sandboxes, and none were set up; see `guerdon doctor`")
-        return self.provider
-
-
 async def run_episode(shop: Workshop, job: Job) -> Sealed:
     """Run, verify and score one episode.
 
@@ -133,7 +65,7 @@ async def run_episode(shop: Workshop, job: Job) -> Sealed:
     scene = Scene(job, shop.plan.plan.tasks[instance.task], environment, files)
     began = time.monotonic()
     try:
-        done = await with_retries(lambda: _act(shop, scene), shop.cfg.retries)
+        done = await _acted(shop, scene)
     except SandboxFault as fault:
         return _invalid(job, f"infrastructure: {fault}", time.monotonic() - began)
     except PolicyFault as fault:
@@ -143,6 +75,33 @@ async def run_episode(shop: Workshop, job: Job) -> Sealed:
     seconds = {**done.seconds, "verify": time.monotonic() - frozen, "all": time.monotonic() - began}
     reward, outcome, reason = _scored(scene, done.trajectory, verdicts)
     return Sealed(done.trajectory, outcome, verdicts, reward, reason, seconds)
+
+
+async def _acted(shop: Workshop, scene: Scene) -> Rollout:
+    """The agent's half. An agent that lost its sandbox in every try, where a control keeps its own, lost it by its
+    own doing: it has handed nothing in, which fails. Raises SandboxFault where that is not shown, HostFault."""
+    lost: list[SandboxFault] = []
+
+    def again(fault: SandboxFault) -> None:
+        lost.append(fault)
+        shop.tell(f"{scene.job.spec.key}: tried again in another sandbox: {fault.message} ({fault.kind})")
+
+    try:
+        return await with_retries(lambda: _act(shop, scene), max(1, shop.cfg.retries), again)
+    except SandboxLost as last:
+        tries = [*lost, last]
+        if not all(isinstance(one, SandboxLost) and one.kind in SUSPECT for one in tries):
+            raise
+        # A control that is lost as well raises here, and the episode is invalid.
+        await with_retries(lambda: _act(*_control(shop, scene)), 0)
+        return last.so_far
+
+
+def _control(shop: Workshop, scene: Scene) -> tuple[Workshop, Scene]:
+    """The same episode played by the solution, or by nobody where there is none."""
+    name = "oracle" if scene.job.instance.solution else "idle"
+    job = Job(replace(scene.job.spec, policy=name), scene.job.instance)
+    return replace(shop, policy=make(name)), replace(scene, job=job)
 
 
 async def _act(shop: Workshop, scene: Scene) -> Rollout:
@@ -189,7 +148,7 @@ async def _look(shop: Workshop, scene: Scene, plan: VerifierPlan, done: Rollout)
         plan=plan, workdir=environment.workdir if environment else "/", artefacts=done.artefacts[plan.collect],
         environment=scene.files, hidden=hidden, answer=done.trajectory.answer,
         submitted=done.trajectory.counters.submitted, open_sandbox=open_sandbox,
-        control=lambda: _control(shop, scene, plan),
+        control=lambda: _solved(shop, scene, plan),
     )
     try:
         return await verify(given)
@@ -199,15 +158,11 @@ async def _look(shop: Workshop, scene: Scene, plan: VerifierPlan, done: Rollout)
         raise
 
 
-async def _control(shop: Workshop, scene: Scene, plan: VerifierPlan) -> Artefacts | None:
+async def _solved(shop: Workshop, scene: Scene, plan: VerifierPlan) -> Artefacts | None:
     """What the solution leaves behind: made only where a verification ended unclearly. Raises SandboxFault."""
-    instance = scene.job.instance
-    if not instance.solution:
+    if not scene.job.instance.solution:
         return None
-    spec = replace(scene.job.spec, policy="oracle")
-    oracle = replace(shop, policy=make("oracle"))
-    done = await _act(oracle, replace(scene, job=Job(spec, instance)))
-    return done.artefacts[plan.collect]
+    return (await _act(*_control(shop, scene))).artefacts[plan.collect]
 
 
 def _scored(

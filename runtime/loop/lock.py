@@ -12,7 +12,8 @@ from guerdon.runtime.contracts.sandbox import SandboxProvider
 from guerdon.runtime.contracts.store import AssetReader
 from guerdon.runtime.contracts.trajectory import EpisodeSpec, Outcome, Sealed, Verdict
 from guerdon.runtime.loop.config import RunConfig
-from guerdon.runtime.loop.episode import Job, Workshop, run_episode
+from guerdon.runtime.loop.episode import Job, run_episode
+from guerdon.runtime.loop.workshop import Workshop
 from guerdon.runtime.policy.table import make
 from guerdon.runtime.schedule.executor import default_admission, run_jobs
 from guerdon.runtime.schedule.stop import Stop

@@ -16,12 +16,13 @@ from guerdon.runtime.contracts.sandbox import SandboxProvider
 from guerdon.runtime.contracts.store import StoreFault
 from guerdon.runtime.contracts.trajectory import EpisodeSpec, Outcome, Sealed
 from guerdon.runtime.loop.config import RunConfig, RunError, episode_seed, selected
-from guerdon.runtime.loop.episode import Job, Workshop, run_episode
+from guerdon.runtime.loop.episode import Job, run_episode
 from guerdon.runtime.loop.summary import Summary
+from guerdon.runtime.loop.workshop import Workshop
 from guerdon.runtime.schedule.executor import default_admission, run_jobs
 from guerdon.runtime.schedule.retry import Breaker
 from guerdon.runtime.schedule.stop import Stop
-from guerdon.runtime.store.durable import write_atomically
+from guerdon.runtime.store.durable import write_atomically, writing
 from guerdon.runtime.store.journal import FileJournal
 
 DONE = "DONE"
@@ -53,17 +54,21 @@ async def run(
     summary = Summary(plan.digest, policy.name, config=settings or {})
     with FileJournal(out) as journal:
         _claim(out, plan)
-        shop = Workshop(plan, policy, cfg, provider, notes=summary.notes)
+        shop = Workshop(
+            plan, policy, cfg, provider, notes=summary.notes, tell=lambda text: _note(summary, watcher, text)
+        )
         for text in journal.notes:
             _note(summary, watcher, text)
         try:
             await _episodes(shop, journal, summary, watcher, stop)
             summary.complete = True
-        finally:
-            summary.seconds = time.monotonic() - began
+        except BaseException:
             # What stopped the run is the news; a summary that cannot be written must not hide it.
             with suppress(StoreFault, OSError):
-                _finish(out, journal, summary)
+                _finish(out, journal, summary, began)
+            raise
+        with writing(out):
+            _finish(out, journal, summary, began)
     return summary
 
 
@@ -145,14 +150,16 @@ def _nothing(shop: Workshop) -> str:
 def _claim(out: Path, plan: LoadedPlan) -> None:
     """Bind a run folder to its plan; results of two plans in one folder could never be told apart."""
     mark = out / "plan.digest"
-    if mark.exists() and (found := mark.read_text().strip()) != plan.digest:
-        raise RunError(f"the run folder {out} belongs to the plan {found}, this one is {plan.digest}; use another")
-    write_atomically(mark, [plan.digest.encode() + b"\n"])
-    if plan.document and not (out / "plan.json").exists():
-        write_atomically(out / "plan.json", [plan.document])
+    with writing(out):
+        if mark.exists() and (found := mark.read_text(errors="replace").strip()) != plan.digest:
+            raise RunError(f"the run folder {out} belongs to the plan {found}, this one is {plan.digest}; use another")
+        write_atomically(mark, [plan.digest.encode() + b"\n"])
+        if plan.document and not (out / "plan.json").exists():
+            write_atomically(out / "plan.json", [plan.document])
 
 
-def _finish(out: Path, journal: FileJournal, summary: Summary) -> None:
+def _finish(out: Path, journal: FileJournal, summary: Summary, began: float) -> None:
+    summary.seconds = time.monotonic() - began
     summary.tally(journal.latest())
     text = json.dumps(summary.to_json(), indent=2, ensure_ascii=False, allow_nan=False)
     write_atomically(out / SUMMARY, [text.encode(errors="replace") + b"\n"])

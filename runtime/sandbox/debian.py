@@ -17,6 +17,8 @@ from guerdon.runtime.sandbox.spec import UID
 EPOCH = "1700000000"
 """SOURCE_DATE_EPOCH: no file of the tree is newer, so equal packages give an equal tree."""
 BUILD_SECONDS = 1800
+SCANT = 1024 * 1024
+"""Fewer free bytes than this mean that the disk is what failed."""
 SOURCES = (Path("/etc/apt/sources.list.d/debian.sources"), Path("/etc/apt/sources.list"))
 STRIPPED = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/info/*", "/usr/share/locale/*",
             "/usr/share/lintian/*")
@@ -69,7 +71,8 @@ def built(tmp: Path, packages: Sequence[str]) -> Iterator[Path]:
                            "apt-get install -y --no-install-recommends mmdebstrap")
     with tempfile.TemporaryDirectory(prefix="image-", dir=tmp) as folder:
         target = Path(folder) / "image.tar"
-        _build([program, *_options(packages, Path(folder)), codename(), str(target), *_mirror()], packages)
+        command = [program, *_options(packages, Path(folder)), codename(), str(target), *_mirror()]
+        _build(command, packages, Path(folder))
         yield target
 
 
@@ -91,8 +94,8 @@ def _mirror() -> list[str]:
     return [str(path) for path in SOURCES if path.exists()][:1] if codename() != "stable" else []
 
 
-def _build(command: list[str], packages: Sequence[str]) -> None:
-    """Run mmdebstrap. Raises SandboxFault."""
+def _build(command: list[str], packages: Sequence[str], folder: Path) -> None:
+    """Run mmdebstrap, which writes into `folder`. Raises SandboxFault."""
     env = {**os.environ, "SOURCE_DATE_EPOCH": EPOCH, "LC_ALL": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive"}
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                env=env, start_new_session=True)
@@ -107,7 +110,9 @@ def _build(command: list[str], packages: Sequence[str]) -> None:
                                "see whether the mirror in /etc/apt answers") from None
         raise
     if process.returncode != 0:
-        raise _fault(said.decode(errors="replace"), packages)
+        # mmdebstrap itself does not say that its output had no room; what it wrote still fills the disk.
+        full = shutil.disk_usage(folder).free < SCANT
+        raise _fault(said.decode(errors="replace") + (NO_SPACE[0] if full else ""), packages)
 
 
 def _fault(said: str, packages: Sequence[str]) -> SandboxFault:

@@ -55,7 +55,7 @@ class Engine:
     async def request(self, method: str, target: str, body: Mapping[str, Any] | None = None,
                       timeout: float = 60.0, repeat: bool | None = None) -> rest.Reply:
         """One request; after a lost connection the service is brought back, and the request is repeated when
-        that can do no harm. Raises SandboxFault `service-down`."""
+        that can do no harm. Raises SandboxFault `service-lost`; `service-down` where it does not come back."""
         before = self.incarnation()
         try:
             return await rest.request(self.path, method, target, body, timeout)
@@ -106,7 +106,7 @@ class Engine:
 
 def down(error: Exception) -> SandboxFault:
     """The fault of a lost service."""
-    return SandboxFault("service-down", f"Podman's service went away: {error}", rest.SERVICE_REMEDY)
+    return SandboxFault("service-lost", f"Podman's service went away: {error}", rest.SERVICE_REMEDY)
 
 
 def refused(reply: rest.Reply, what: str, image: str = "") -> SandboxFault:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import time
@@ -66,11 +67,19 @@ class Home:
             # An existing folder may have been made with a wide umask; a socket in it equals root.
             self.root.chmod(0o700)
         except OSError as error:
-            raise SandboxFault("home-unusable", f"cannot use {self.root}: {error.strerror}",
-                               "set GUERDON_HOME to a folder that you can write") from error
+            raise unusable(self.root, error) from error
         if len(os.fsencode(self.socket)) > MAX_SOCKET_PATH:
             raise SandboxFault("home-unusable", f"the socket path {self.socket} is longer than a socket's may be",
                                "set GUERDON_HOME to a shorter path")
+
+
+def unusable(root: Path, error: OSError) -> SandboxFault:
+    """What an OSError below a home means: `disk-full` or `home-unusable`."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return SandboxFault("disk-full", f"no space left at {root}",
+                            "free space, or point GUERDON_HOME at a larger disk")
+    return SandboxFault("home-unusable", f"cannot use {error.filename or root}: {error.strerror or error}",
+                        "set GUERDON_HOME to a folder that you can write")
 
 
 def default_home() -> Home:
@@ -90,7 +99,10 @@ def locked(home: Home, name: str, timeout: float = 900.0) -> Iterator[None]:
 
     Blocks up to `timeout` seconds; raises SandboxFault `locked` past it.
     """
-    fd = os.open(home.lock_dir / f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fd = os.open(home.lock_dir / f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise unusable(home.root, error) from error
     try:
         end = time.monotonic() + timeout
         while True:

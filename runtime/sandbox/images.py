@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import podman.errors
+import requests
 
 from guerdon.runtime.contracts.sandbox import ImageRecipe, SandboxFault
 from guerdon.runtime.sandbox import debian
 from guerdon.runtime.sandbox.engine import Engine
-from guerdon.runtime.sandbox.home import locked
+from guerdon.runtime.sandbox.home import locked, unusable
 
 DIGEST = re.compile(r"[^@\s]+@sha256:[0-9a-f]{64}")
 VERSION = 3
@@ -92,6 +93,10 @@ def _make(client: Any, engine: Engine, recipe: ImageRecipe, name: str) -> str:
         return _pull(client, recipe, name) if recipe.kind == "registry" else _load(client, recipe, name)
     except podman.errors.APIError as error:
         raise _fault(error, recipe) from error
+    except requests.exceptions.RequestException:
+        raise  # a lost service, which the engine knows how to mend; it is an OSError, too
+    except OSError as error:
+        raise unusable(engine.home.tmp, error) from error
 
 
 def _import(client: Any, engine: Engine, recipe: ImageRecipe, name: str) -> str:

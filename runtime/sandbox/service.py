@@ -14,7 +14,7 @@ from pathlib import Path
 
 from guerdon.runtime.contracts.sandbox import SandboxFault
 from guerdon.runtime.sandbox import config, host
-from guerdon.runtime.sandbox.home import Home, default_home, locked
+from guerdon.runtime.sandbox.home import Home, default_home, locked, unusable
 
 IDLE_SECONDS = 900
 """The service ends by itself after this long without a connection, so that nothing of ours lasts for ever; an
@@ -55,7 +55,10 @@ def ensure_running(home: Home | None = None, *, stores: tuple[Path, ...] = ()) -
     with locked(home, "service", timeout=60.0):
         if answers(home.socket):
             return ServiceReport("found running", url)
-        return _start(home, found, url, stores)
+        try:
+            return _start(home, found, url, stores)
+        except OSError as error:
+            raise unusable(home.root, error) from error
 
 
 def given_url() -> str | None:

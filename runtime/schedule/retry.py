@@ -23,10 +23,13 @@ class HostFault(Exception):
     """The host cannot run episodes at all: the run stops with this one line, and can go on later."""
 
 
-async def with_retries(attempt: Callable[[], Awaitable[T]], retries: int) -> T:
+async def with_retries(
+    attempt: Callable[[], Awaitable[T]], retries: int, again: Callable[[SandboxFault], None] = lambda fault: None
+) -> T:
     """The result of `attempt`, tried `retries` times more on a SandboxFault; each in its own sandbox.
 
-    Raises HostFault for a fault of the whole host, the last SandboxFault when the tries are used up.
+    `again` is called before each further try with the fault that made it needed. Raises HostFault for a fault of the
+    whole host, the last SandboxFault when the tries are used up.
     """
     tried = 0
     while True:
@@ -38,6 +41,7 @@ async def with_retries(attempt: Callable[[], Awaitable[T]], retries: int) -> T:
             if tried >= retries or fault.kind in SETTLED:
                 raise
             tried += 1
+            again(fault)
 
 
 class Breaker:

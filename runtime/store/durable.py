@@ -3,10 +3,30 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+
+from guerdon.runtime.contracts.store import StoreFault
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """What the block writes is at or below `path`: an OSError becomes a StoreFault that names it and the remedy."""
+    try:
+        yield
+    except OSError as wrong:
+        raise StoreFault(told(path, wrong)) from wrong
+
+
+def told(path: Path, wrong: OSError) -> str:
+    """Why something cannot be written, and what mends it."""
+    if wrong.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"the disk of {path} is full; make room and run the same command again: what was sealed stays"
+    why = wrong.strerror or str(wrong)
+    return f"{path} cannot be written: {why}; mend that or name another folder, then run the same command again"
 
 
 def write_atomically(path: Path, data: Iterable[bytes]) -> None:

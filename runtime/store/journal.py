@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import hashlib
 import os
@@ -15,7 +14,7 @@ from types import TracebackType
 from guerdon.runtime.contracts.store import StoreFault
 from guerdon.runtime.contracts.trajectory import EpisodeSpec, Outcome, Sealed
 from guerdon.runtime.store.codec import decode, encode
-from guerdon.runtime.store.durable import sync_folder, write_atomically
+from guerdon.runtime.store.durable import sync_folder, told, write_atomically, writing
 
 FILE = "trajectories.jsonl"
 QUARANTINE = "quarantine.jsonl"
@@ -46,10 +45,11 @@ class FileJournal:
         self._latest: dict[str, Entry] = {}
         self._lock = _take_lock(folder)
         try:
-            self._recover()
-            self._file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
-            sync_folder(folder)
-            self._size = os.fstat(self._file).st_size
+            with writing(self.path):
+                self._recover()
+                self._file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+                sync_folder(folder)
+                self._size = os.fstat(self._file).st_size
         except BaseException:
             os.close(self._lock)
             raise
@@ -83,7 +83,7 @@ class FileJournal:
             os.fsync(self._file)
         except OSError as wrong:
             os.ftruncate(self._file, self._size)
-            raise StoreFault(_full(self.path, wrong)) from wrong
+            raise StoreFault(told(self.path, wrong)) from wrong
         self._latest[episode.key] = Entry(self._size, len(line), sealed.outcome)
         self._size += len(line)
         return True
@@ -178,11 +178,9 @@ def _read(line: bytes) -> Sealed:
 
 
 def _take_lock(folder: Path) -> int:
-    try:
+    with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
-    except OSError as wrong:
-        raise StoreFault(f"run folder {folder} cannot be written: {wrong.strerror}; use another") from wrong
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -191,8 +189,10 @@ def _take_lock(folder: Path) -> int:
         raise StoreFault(
             f"another process (pid {holder}) is writing the run {folder}; wait for it or stop it"
         ) from None
-    os.ftruncate(handle, 0)
-    os.pwrite(handle, str(os.getpid()).encode(), 0)
+    # The lock is held by the kernel; the pid is for people, and a full disk may do without.
+    with contextlib.suppress(OSError):
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, str(os.getpid()).encode(), 0)
     return handle
 
 
@@ -209,9 +209,3 @@ def _write_all(handle: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[os.write(handle, view) :]
-
-
-def _full(path: Path, wrong: OSError) -> str:
-    if wrong.errno in (errno.ENOSPC, errno.EDQUOT):
-        return f"the disk of {path} is full; make room and run the same command again: what was sealed stays"
-    return f"{path} cannot be written: {wrong.strerror}; mend it and run the same command again"

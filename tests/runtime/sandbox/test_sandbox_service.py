@@ -94,7 +94,7 @@ def test_kill_in_mid_run_is_a_fault_and_sandboxes_survive(arun, home, lone, slim
 
     with pytest.raises(SandboxFault) as caught:
         arun(killed_meanwhile(box.run(["sleep", "30"])))
-    assert caught.value.kind in ("service-down", "exec-lost") and caught.value.remedy
+    assert caught.value.kind in ("service-lost", "exec-lost") and caught.value.remedy
     assert any("restarted after it had died" in note for note in lone.notes)
     shell = arun(box.shell())
     with pytest.raises(SandboxFault):
