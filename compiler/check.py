@@ -6,14 +6,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from guerdon.compiler.build import Build, Weights
 from guerdon.compiler.datasets import read_dataset
+from guerdon.compiler.instances import Instances
 from guerdon.compiler.lockfile import Lock, read_lock
 from guerdon.compiler.pack import Pack, PackError, find_main
 from guerdon.compiler.plan.canonical import digest, dumps
 from guerdon.compiler.plan.codec import plan_to_json, to_json
 from guerdon.compiler.plan.schema import InstancePlan, Plan, TaskPlan
 from guerdon.compiler.program import Loader, Program
-from guerdon.compiler.tasks import Build, Task, Weights
+from guerdon.compiler.tasks import Task
 from guerdon.compiler.verifiers import Verifiers
 from guerdon.dsl.diagnostic import Diagnostic, Severity, error, note
 from guerdon.dsl.source import Span
@@ -57,7 +59,7 @@ def compile_pack(path: Path, weights: Weights | None = None) -> Compiled:
         return Compiled(_tidy(found))
     build = _build(program, weights or {}, found)
     compiled = [(t, t.plan()) for t in _tasks(program, build)]
-    instances = tuple(i for task, plan in compiled for i in task.instances(plan.reward if plan else None))
+    instances = tuple(i for task, plan in compiled for i in Instances(task).instances(plan.reward if plan else None))
     plans = {t.name: p for t, p in compiled if p is not None}
     found += _notes(program, compiled, build)
     if not compiled and not any(d.severity is Severity.ERROR for d in found):

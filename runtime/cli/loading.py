@@ -6,11 +6,11 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+from guerdon.compiler.build import Weights
 from guerdon.compiler.check import Compiled, compile_pack
 from guerdon.compiler.plan.canonical import digest
 from guerdon.compiler.plan.codec import PlanError, instance_from_json, plan_from_json
 from guerdon.compiler.plan.schema import InstancePlan
-from guerdon.compiler.tasks import Weights
 from guerdon.dsl.render import RENDERERS
 from guerdon.runtime.contracts.plan import LoadedPlan
 from guerdon.runtime.contracts.store import AssetFault
