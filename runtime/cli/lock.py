@@ -15,6 +15,7 @@ from guerdon.dsl.diagnostic import Severity
 from guerdon.dsl.render import RENDERERS
 from guerdon.runtime.cli.loading import keep
 from guerdon.runtime.cli.trouble import attempt, provider
+from guerdon.runtime.loop.closing import close
 from guerdon.runtime.loop.config import RunError
 from guerdon.runtime.loop.lock import learn
 from guerdon.runtime.schedule.stop import stop_on_signals
@@ -40,17 +41,17 @@ async def _lock(path: str) -> int:
     if compiled.plan is None:
         return 1
     if not compiled.plan.unlocked:
-        print(f"{path}: nothing to lock")
+        print(f"{path}: nothing to lock: every expected test id is known")
         return 0
     target = find_main(Path(path)).parent / NAME
     plan = keep(compiled, AssetStore())
     _refuse_unwritable(target)
-    made = await provider()
-    try:
-        with stop_on_signals(lambda text: print(text, file=sys.stderr)) as stop:
+    with stop_on_signals(_say) as stop:
+        made = await provider()
+        try:
             learnt = await learn(plan, made, stop=stop)
-    finally:
-        await made.close()
+        finally:
+            await close(made, _say)
     for problem in learnt["problems"]:
         print(f"warning: {problem}", file=sys.stderr)
     rows = {t: frozenset(i.row for i in compiled.instances if i.task == t) for t in compiled.plan.tasks}
@@ -58,8 +59,13 @@ async def _lock(path: str) -> int:
     with writing(target):
         write_atomically(target, [lock_bytes(tests)])
     left = compile_pack(Path(path)).plan
-    print(f"{target}: {sum(map(len, tests.values()))} rows; commit it beside the pack")
+    count = sum(map(len, tests.values()))
+    print(f"{target}: {count} row{'s' * (count != 1)}; commit it beside the pack")
     return int(bool(learnt["problems"]) or left is None or bool(left.unlocked))
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)
 
 
 def _compiled(path: Path) -> Compiled:

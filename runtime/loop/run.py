@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import time
 from collections.abc import Iterator, Mapping
@@ -84,11 +85,24 @@ def check(plan: LoadedPlan, cfg: RunConfig) -> None:
             f"the pack {plan.plan.pack} has no split {cfg.split!r}; it has {', '.join(sorted(splits)) or 'none'}"
         )
     for task in tasks.values():
-        if task.milestones and (not cfg.tasks or task.name in cfg.tasks):
+        needs = task.not_yet or (("milestones",) if task.milestones else ())
+        if needs and (not cfg.tasks or task.name in cfg.tasks):
             raise RunError(
-                f"the task {task.name} has milestones ({', '.join(task.milestones)}), which this version cannot "
-                "run yet; choose other tasks with tasks=[…]"
+                f"the task {task.name} needs {', '.join(needs)}, which this version cannot run yet; "
+                "choose other tasks with tasks=[…]"
             )
+    _refuse_unknown_rows(plan, cfg)
+
+
+def _refuse_unknown_rows(plan: LoadedPlan, cfg: RunConfig) -> None:
+    if not cfg.rows:
+        return
+    known = {instance.row for instance in plan.instances()}
+    unknown = [row for row in cfg.rows if row not in known]
+    if unknown:
+        near = difflib.get_close_matches(unknown[0], sorted(known), 1)
+        hint = f"did you mean {near[0]!r}?" if near else "its rows begin with " + ", ".join(sorted(known)[:5])
+        raise RunError(f"the pack {plan.plan.pack} has no row {unknown[0]!r}; {hint}")
 
 
 def jobs(shop: Workshop) -> Iterator[Job]:

@@ -121,7 +121,11 @@ def test_a_folder_of_another_plan_is_refused(sums, tmp_path):
 
 def test_nothing_to_do_is_said(sums, tmp_path):
     assert "nothing to do on any of the 3" in go(sums, tmp_path / "a", "exit0").notes[0]
-    assert "no row is selected" in go(sums, tmp_path / "b", rows=("zz",)).notes[0]
+
+
+def test_a_row_that_does_not_exist_is_refused(sums, tmp_path):
+    with pytest.raises(RunError, match=r"has no row 'r9'; did you mean 'r\d'"):
+        go(sums, tmp_path / "run", rows=("r9",))
 
 
 def test_an_unknown_kind_is_invalid_and_not_a_score(sums, tmp_path):
