@@ -25,7 +25,7 @@ from guerdon.runtime.contracts.trajectory import (
 )
 from guerdon.runtime.contracts.verifier import VerifyInput
 from guerdon.runtime.loop.config import RunError
-from guerdon.runtime.loop.score import Defect, check_verdict, score
+from guerdon.runtime.loop.score import Defect, score
 from guerdon.runtime.loop.workshop import Workshop
 from guerdon.runtime.policy.table import make
 from guerdon.runtime.schedule.retry import with_retries
@@ -124,13 +124,9 @@ async def _act(shop: Workshop, scene: Scene) -> Rollout:
 async def _verdict(shop: Workshop, scene: Scene, plan: VerifierPlan, done: Rollout) -> Verdict:
     """One verifier's verdict; its artefacts are frozen, so a lost sandbox costs a second look and no more."""
     try:
-        verdict = await with_retries(lambda: _look(shop, scene, plan, done), shop.cfg.retries)
-        check_verdict(plan, verdict)
+        return await with_retries(lambda: _look(shop, scene, plan, done), shop.cfg.retries)
     except SandboxFault as fault:
         return Verdict(Outcome.INVALID, {}, reason=f"infrastructure: {fault}")
-    except Defect as defect:
-        return Verdict(Outcome.INVALID, {}, reason=f"defect: {defect}")
-    return verdict
 
 
 async def _look(shop: Workshop, scene: Scene, plan: VerifierPlan, done: Rollout) -> Verdict:

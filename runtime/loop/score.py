@@ -1,4 +1,4 @@
-"""Scoring a finished episode exactly: what the plan promised of signals and reward is asserted here again."""
+"""Scoring a finished episode exactly: the range that was proved is asserted here again."""
 
 from __future__ import annotations
 
@@ -12,11 +12,9 @@ from guerdon.compiler.plan.expr import Expr, Symbol, Value
 from guerdon.compiler.plan.schema import (
     InstancePlan,
     LimitsPlan,
-    SignalPlan,
     TaskPlan,
-    VerifierPlan,
 )
-from guerdon.runtime.contracts.trajectory import Counters, Outcome, Reward, Verdict
+from guerdon.runtime.contracts.trajectory import Counters, Reward, Verdict
 
 Env = dict[Symbol, Value]
 
@@ -61,31 +59,6 @@ def environment(
     return env
 
 
-def check_verdict(plan: VerifierPlan, verdict: Verdict) -> None:
-    """Hold a verdict to its plan: every signal there, of its type, in its range, and every fact true.
-
-    Raises Defect.
-    """
-    if verdict.outcome is Outcome.INVALID:
-        return
-    if set(verdict.signals) != set(plan.signals):
-        raise Defect(
-            f"the verifier {plan.name} gave the signals {sorted(verdict.signals)}, not {sorted(plan.signals)}"
-        )
-    for name, signal in plan.signals.items():
-        problem = _outside(signal, verdict.signals[name])
-        if problem:
-            raise Defect(f"the signal {plan.name}.{name} {problem}")
-    env: Env = {Symbol("signal", ("", name)): value for name, value in verdict.signals.items()}
-    for fact in plan.facts:
-        try:
-            held = truth(fact, env)
-        except EvaluationError as wrong:
-            raise Defect(f"a fact of the verifier {plan.name} has no value: {wrong}") from wrong
-        if not held:
-            raise Defect(f"a fact of the verifier {plan.name} does not hold: {_shown(verdict.signals)}")
-
-
 def _counted(expr: Expr, env: Env) -> Fraction:
     value = evaluate(expr, env)
     if isinstance(value, bool):
@@ -108,21 +81,3 @@ def _limits(limits: LimitsPlan) -> Iterable[tuple[str, int]]:
     yield "wall_ms", limits.wall_ms
     if limits.tokens is not None:
         yield "tokens", limits.tokens
-
-
-def _outside(signal: SignalPlan, value: Value) -> str | None:
-    if signal.type == "bool":
-        return None if isinstance(value, bool) else f"is {value!r}, not true or false"
-    if isinstance(value, bool) or not isinstance(value, Fraction):
-        return f"is {value!r}, not a number"
-    if signal.type == "int" and value.denominator != 1:
-        return f"is {value}, not a whole number"
-    if signal.low is not None and value < parse_rational(signal.low):
-        return f"is {value}, below {signal.low}"
-    if signal.high is not None and value > parse_rational(signal.high):
-        return f"is {value}, above {signal.high}"
-    return None
-
-
-def _shown(signals: Mapping[str, Value]) -> str:
-    return ", ".join(f"{name} = {value}" for name, value in signals.items())
