@@ -26,20 +26,21 @@ async def _calibrate(options: argparse.Namespace) -> int:
     from guerdon.runtime.calibrate.calibrate import calibrate, lines
     from guerdon.runtime.cli.loading import load
     from guerdon.runtime.cli.trouble import provider
+    from guerdon.runtime.loop.closing import close
     from guerdon.runtime.loop.config import RunConfig
     from guerdon.runtime.report.progress import Reporter
     from guerdon.runtime.schedule.stop import stop_on_signals
 
     plan = load(options.path)
-    made = await provider() if plan.plan.environments else None
     console = Console(stderr=True)
-    try:
-        with Reporter(console) as reporter, stop_on_signals(reporter.note) as stop:
+    # The signals stay ours until all is removed: a second Ctrl-C must not tear the clean-up.
+    with Reporter(console) as reporter, stop_on_signals(reporter.note) as stop:
+        made = await provider() if plan.plan.environments else None
+        try:
             cfg = RunConfig(first=options.first, concurrency=options.concurrency)
             result = await calibrate(plan, made, Path(options.runs), cfg, watcher=reporter, stop=stop)
-    finally:
-        if made is not None:
-            await made.close()
+        finally:
+            await close(made, reporter.note)
     print("\n".join(lines(result.to_json())))
     for line in (*map(str, result.missed[:20]), *result.gaps):
         console.print(line, markup=False, highlight=False, soft_wrap=True)

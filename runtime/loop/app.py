@@ -29,6 +29,7 @@ from guerdon.runtime.contracts.plan import LoadedPlan
 from guerdon.runtime.contracts.policy import PolicyFault
 from guerdon.runtime.contracts.sandbox import SandboxFault, SandboxProvider
 from guerdon.runtime.contracts.store import AssetFault, StoreFault
+from guerdon.runtime.loop.closing import close
 from guerdon.runtime.loop.config import RunError, folder_name
 from guerdon.runtime.loop.run import DONE, SUMMARY, check, run
 from guerdon.runtime.loop.settings import Settled, Weights, reward_defaults, settle
@@ -125,8 +126,7 @@ class App:
                     watcher=reporter, stop=stop, settings=_plain(config),
                 )
             finally:
-                if provider is not None:
-                    await provider.close()
+                await close(provider, reporter.note)
 
     def _tell(self, summary: Summary, out: Path) -> None:
         self.console.print(table(summary.to_json()))
@@ -177,13 +177,19 @@ def _launch(app: App) -> int:
         app.job(config)
 
     try:
-        with _argv(["guerdon run", *app.overrides]):
+        with _argv(["guerdon run", *_flags_first(app.overrides)]):
             hydra.main(version_base="1.3", config_path=None, config_name=NAME)(job)()
     except KeyboardInterrupt:
         return INTERRUPTED
     except SystemExit as end:  # Hydra's own flags: --help, --cfg, --info
         return end.code if isinstance(end.code, int) else USAGE
     return TROUBLE if app.unwell else OK
+
+
+def _flags_first(words: Sequence[str]) -> list[str]:
+    """Hydra takes no override after a `-m` that comes after another."""
+    sweep = [word for word in words if word in ("-m", "--multirun")]
+    return [*sweep, *(word for word in words if word not in ("-m", "--multirun"))]
 
 
 def _register(plan: LoadedPlan) -> None:

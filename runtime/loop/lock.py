@@ -16,7 +16,7 @@ from guerdon.runtime.loop.episode import Job, run_episode
 from guerdon.runtime.loop.workshop import Workshop
 from guerdon.runtime.policy.table import make
 from guerdon.runtime.schedule.executor import default_admission, run_jobs
-from guerdon.runtime.schedule.stop import Stop
+from guerdon.runtime.schedule.stop import Stop, unless_stopped
 
 Locked = dict[str, dict[str, dict[str, dict[str, list[str]]]]]
 """task -> row -> verifier -> `expect`, `failing_at_start` -> test ids."""
@@ -52,7 +52,7 @@ async def learn(
     cfg = RunConfig()
     shops = {name: Workshop(plan, make(name), cfg, provider) for name in ("oracle", "idle")}
     for name in plan.plan.images:
-        learnt.images[name] = await shops["oracle"].image(name)
+        learnt.images[name] = await unless_stopped(shops["oracle"].image(name), stop)
     verdicts: dict[tuple[str, str, str], Sealed] = {}
 
     async def work(job: Job) -> None:

@@ -8,6 +8,8 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import threading
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -48,6 +50,10 @@ fi
 FINISH_HOOK = f'chroot "$1" /bin/sh {FINISH_PATH}'
 
 
+class Stopped(Exception):
+    """The caller does not want the image any more."""
+
+
 def codename() -> str:
     """Debian's code name on this host; `stable` on another distribution."""
     try:
@@ -60,19 +66,22 @@ def codename() -> str:
 
 
 @contextlib.contextmanager
-def built(tmp: Path, packages: Sequence[str]) -> Iterator[Path]:
-    """Build the tree as a tar file below `tmp`, gone afterwards. Takes about a minute.
+def built(tmp: Path, packages: Sequence[str], stop: threading.Event | None = None) -> Iterator[Path]:
+    """Build the tree as a tar file below `tmp`, gone afterwards. Takes about a minute; `stop` ends it early.
 
-    Raises SandboxFault `mmdebstrap-missing`, `network-failed`, `disk-full`, `image-failed`.
+    The caller is the only one who builds below `tmp`. Raises Stopped, and SandboxFault
+    `mmdebstrap-missing`, `network-failed`, `disk-full`, `image-failed`.
     """
     program = shutil.which("mmdebstrap")
     if program is None:
         raise SandboxFault("mmdebstrap-missing", "mmdebstrap is not installed: Debian images cannot be built",
                            "apt-get install -y --no-install-recommends mmdebstrap")
-    with tempfile.TemporaryDirectory(prefix="image-", dir=tmp) as folder:
+    for left in tmp.glob("image-*"):  # of a builder that was killed
+        shutil.rmtree(left, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix="image-", dir=tmp, ignore_cleanup_errors=True) as folder:
         target = Path(folder) / "image.tar"
         command = [program, *_options(packages, Path(folder)), codename(), str(target), *_mirror()]
-        _build(command, packages, Path(folder))
+        _build(command, packages, Path(folder), stop or threading.Event())
         yield target
 
 
@@ -94,25 +103,46 @@ def _mirror() -> list[str]:
     return [str(path) for path in SOURCES if path.exists()][:1] if codename() != "stable" else []
 
 
-def _build(command: list[str], packages: Sequence[str], folder: Path) -> None:
-    """Run mmdebstrap, which writes into `folder`. Raises SandboxFault."""
+def _build(command: list[str], packages: Sequence[str], folder: Path, stop: threading.Event) -> None:
+    """Run mmdebstrap, which writes into `folder`. Raises SandboxFault, Stopped."""
     env = {**os.environ, "SOURCE_DATE_EPOCH": EPOCH, "LC_ALL": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive"}
+    if os.geteuid() == 0:
+        # Its tree goes with ours, however it ends. (Without root, another user of it must be able to come here.)
+        env["TMPDIR"] = str(folder)
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                env=env, start_new_session=True)
     try:
-        said, _ = process.communicate(timeout=BUILD_SECONDS)
-    except BaseException as error:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        if isinstance(error, subprocess.TimeoutExpired):
-            raise SandboxFault("image-failed", f"mmdebstrap did not end in {BUILD_SECONDS} s",
-                               "see whether the mirror in /etc/apt answers") from None
+        said = _said(process, stop)
+    except BaseException:
+        _end(process)
         raise
     if process.returncode != 0:
         # mmdebstrap itself does not say that its output had no room; what it wrote still fills the disk.
         full = shutil.disk_usage(folder).free < SCANT
         raise _fault(said.decode(errors="replace") + (NO_SPACE[0] if full else ""), packages)
+
+
+def _said(process: subprocess.Popen[bytes], stop: threading.Event) -> bytes:
+    """What a program said by its end. Raises Stopped, SandboxFault past BUILD_SECONDS."""
+    end = time.monotonic() + BUILD_SECONDS
+    while True:
+        try:
+            return process.communicate(timeout=0.2)[0]
+        except subprocess.TimeoutExpired:
+            if stop.is_set():
+                raise Stopped from None
+            if time.monotonic() > end:
+                raise SandboxFault("image-failed", f"mmdebstrap did not end in {BUILD_SECONDS} s",
+                                   "see whether the mirror in /etc/apt answers") from None
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a program that cleans up after itself, and make sure of it."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.communicate(timeout=3.0)
 
 
 def _fault(said: str, packages: Sequence[str]) -> SandboxFault:

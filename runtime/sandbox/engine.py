@@ -19,6 +19,8 @@ from guerdon.runtime.sandbox.home import Home
 T = TypeVar("T")
 CLIENT_TIMEOUT = 900.0
 """Seconds for one podman-py call: loading a large image is one."""
+LIST_SECONDS = 30.0
+"""Seconds for one that only asks: it stands between a run and its end."""
 REPEATABLE = ("GET", "DELETE", "HEAD")
 
 
@@ -87,20 +89,29 @@ class Engine:
             await self.recover()
             raise down(error) from error
 
-    async def blocking(self, call: Callable[[podman.PodmanClient], T]) -> T:
-        """Run `call` with a podman-py client in a thread. Raises SandboxFault for a lost service."""
+    async def blocking(self, call: Callable[[podman.PodmanClient], T], timeout: float = CLIENT_TIMEOUT) -> T:
+        """Run `call` with a podman-py client in a thread, which nothing can interrupt: `timeout` seconds bound each
+        answer. Raises SandboxFault for a lost or silent service."""
         try:
-            return await asyncio.to_thread(self._with_client, call)
+            return await self._in_thread(call, timeout)
         except requests.exceptions.ConnectionError:
             await self.recover()
         try:
-            return await asyncio.to_thread(self._with_client, call)
+            return await self._in_thread(call, timeout)
         except requests.exceptions.ConnectionError as error:
             raise down(error) from error
 
-    def _with_client(self, call: Callable[[podman.PodmanClient], T]) -> T:
+    async def _in_thread(self, call: Callable[[podman.PodmanClient], T], timeout: float) -> T:
+        try:
+            return await asyncio.to_thread(self._with_client, call, timeout)
+        except requests.exceptions.ReadTimeout as error:
+            raise SandboxFault("service-slow", f"podman's service gave no answer in {timeout:.0f} s",
+                               "see whether the machine is overloaded; `guerdon service stop` ends a stuck one"
+                               ) from error
+
+    def _with_client(self, call: Callable[[podman.PodmanClient], T], timeout: float = CLIENT_TIMEOUT) -> T:
         """A client for one call: podman-py's sessions are not made for many threads."""
-        with podman.PodmanClient(base_url=self.url, timeout=CLIENT_TIMEOUT) as client:
+        with podman.PodmanClient(base_url=self.url, timeout=timeout) as client:
             return call(client)
 
 

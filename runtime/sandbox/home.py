@@ -6,6 +6,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -94,10 +95,10 @@ def default_home() -> Home:
 
 
 @contextlib.contextmanager
-def locked(home: Home, name: str, timeout: float = 900.0) -> Iterator[None]:
+def locked(home: Home, name: str, timeout: float = 900.0, stop: threading.Event | None = None) -> Iterator[None]:
     """Hold one of the home's file locks (freed by the kernel if the holder dies).
 
-    Blocks up to `timeout` seconds; raises SandboxFault `locked` past it.
+    Blocks up to `timeout` seconds, or until `stop` is set; raises SandboxFault `locked` past it.
     """
     try:
         fd = os.open(home.lock_dir / f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -110,7 +111,7 @@ def locked(home: Home, name: str, timeout: float = 900.0) -> Iterator[None]:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
-                if time.monotonic() > end:
+                if time.monotonic() > end or (stop is not None and stop.is_set()):
                     raise SandboxFault("locked", f"another process has held the lock {name} for {timeout:.0f} s",
                                        f"see who: fuser {home.lock_dir / name}.lock") from None
                 time.sleep(0.05)

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import json
 import re
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,13 @@ async def ensure(engine: Engine, recipe: ImageRecipe) -> str:
     found = await find(engine, name)
     if found is not None:
         return found
-    return await asyncio.to_thread(_make_locked, engine, recipe, name)
+    stop = threading.Event()
+    try:
+        return await asyncio.to_thread(_make_locked, engine, recipe, name, stop)
+    except asyncio.CancelledError:
+        # A thread cannot be cancelled, and the program would wait for it at its end.
+        stop.set()
+        raise
 
 
 async def find(engine: Engine, name: str) -> str | None:
@@ -74,10 +81,10 @@ def _check(recipe: ImageRecipe) -> None:
                            "use debian, registry or archive")
 
 
-def _make_locked(engine: Engine, recipe: ImageRecipe, name: str) -> str:
+def _make_locked(engine: Engine, recipe: ImageRecipe, name: str, stop: threading.Event) -> str:
     """Make the image unless another process did so while we waited for the lock."""
-    with locked(engine.home, "images"):
-        return engine._with_client(lambda client: _present(client, name) or _make(client, engine, recipe, name))
+    with locked(engine.home, "images", stop=stop):
+        return engine._with_client(lambda client: _present(client, name) or _make(client, engine, recipe, name, stop))
 
 
 def _present(client: Any, name: str) -> str | None:
@@ -85,11 +92,11 @@ def _present(client: Any, name: str) -> str | None:
     return str(client.images.get(name).id).removeprefix("sha256:") if client.images.exists(name) else None
 
 
-def _make(client: Any, engine: Engine, recipe: ImageRecipe, name: str) -> str:
+def _make(client: Any, engine: Engine, recipe: ImageRecipe, name: str, stop: threading.Event) -> str:
     """Make the image; its name is given last, so a killed run leaves nothing that looks whole."""
     try:
         if recipe.kind == "debian":
-            return _import(client, engine, recipe, name)
+            return _import(client, engine, recipe, name, stop)
         return _pull(client, recipe, name) if recipe.kind == "registry" else _load(client, recipe, name)
     except podman.errors.APIError as error:
         raise _fault(error, recipe) from error
@@ -99,9 +106,10 @@ def _make(client: Any, engine: Engine, recipe: ImageRecipe, name: str) -> str:
         raise unusable(engine.home.tmp, error) from error
 
 
-def _import(client: Any, engine: Engine, recipe: ImageRecipe, name: str) -> str:
+def _import(client: Any, engine: Engine, recipe: ImageRecipe, name: str, stop: threading.Event) -> str:
     """Build a Debian tree and import it; Podman writes image and name in one step."""
-    with debian.built(engine.home.tmp, sorted(set(recipe.packages))) as tarball, tarball.open("rb") as source:
+    packages = sorted(set(recipe.packages))
+    with debian.built(engine.home.tmp, packages, stop) as tarball, tarball.open("rb") as source:
         reply = client.api.post("/images/import", params={"reference": name}, data=source,
                                 headers={"Content-Type": "application/x-tar"})
         reply.raise_for_status()

@@ -7,9 +7,10 @@ import contextlib
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from guerdon.runtime.contracts.sandbox import ImageRecipe, SandboxFault, SandboxSpec
-from guerdon.runtime.sandbox import config, host, hostside, images, removal, service, spec, sweep
+from guerdon.runtime.sandbox import config, host, hostside, images, removal, rest, service, spec, sweep
 from guerdon.runtime.sandbox.engine import Engine, refused
 from guerdon.runtime.sandbox.home import Home, default_home
 from guerdon.runtime.sandbox.sandbox import PodmanSandbox
@@ -64,7 +65,7 @@ class PodmanProvider:
         marks = {**(labels or {}), **sweep.own_labels(), sweep.MAKER: self._maker}
         body = spec.container(given, marks, profile if profile.exists() else None, self._cgroup)
         async with self._creations:
-            made = await self._engine.request("POST", "/containers/create", body, START_SECONDS)
+            made = await self._made(body)
             if made.status != 201:
                 raise refused(made, "a sandbox could not be made", given.image)
             container = str(made.json()["Id"])
@@ -74,6 +75,19 @@ class PodmanProvider:
                 with contextlib.suppress(SandboxFault):
                     await asyncio.shield(removal.remove(self._engine, container))
                 raise
+
+    async def _made(self, body: Mapping[str, Any]) -> rest.Reply:
+        """Ask for a container. The service makes it whether or not the caller still waits: who gives up learns its
+        name first and removes it, since what is not yet made is in no list that could be swept."""
+        asked = asyncio.create_task(self._engine.request("POST", "/containers/create", body, START_SECONDS))
+        try:
+            return await asyncio.shield(asked)
+        except asyncio.CancelledError:
+            with contextlib.suppress(SandboxFault):
+                made = await asked
+                if made.status == 201:
+                    await removal.remove(self._engine, str(made.json()["Id"]))
+            raise
 
     async def _begin(self, container: str, given: SandboxSpec) -> PodmanSandbox:
         """Start a created container and make its folders the user's."""

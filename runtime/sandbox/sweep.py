@@ -9,7 +9,7 @@ from typing import Any
 
 from guerdon.runtime.contracts.sandbox import SandboxFault
 from guerdon.runtime.sandbox import removal, service
-from guerdon.runtime.sandbox.engine import Engine
+from guerdon.runtime.sandbox.engine import LIST_SECONDS, Engine
 from guerdon.runtime.sandbox.home import Home, default_home
 
 LABEL, OWNER, MAKER = "guerdon", "guerdon.owner", "guerdon.maker"
@@ -46,7 +46,7 @@ async def listed(engine: Engine) -> list[Leftover]:
         return [Leftover(str(row["Id"]), str(row.get("State", "")), dict(row.get("Labels") or {}),
                          owner_alive((row.get("Labels") or {}).get(OWNER, ""))) for row in rows]
 
-    return await engine.blocking(ask)
+    return await engine.blocking(ask, LIST_SECONDS)
 
 
 async def sweep(engine: Engine) -> tuple[str, ...]:

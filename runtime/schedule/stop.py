@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 class Interrupted(Exception):
@@ -30,6 +33,21 @@ class Stop:
     async def wait(self) -> None:
         """Until somebody does."""
         await self._event.wait()
+
+
+async def unless_stopped(work: Awaitable[T], stop: Stop | None) -> T:
+    """The result of `work`; a stop cancels it, waits until it has cleaned up and raises Interrupted."""
+    task = asyncio.ensure_future(work)
+    halt = asyncio.ensure_future((stop or Stop()).wait())
+    try:
+        await asyncio.wait({task, halt}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise Interrupted
+        return task.result()
+    finally:
+        halt.cancel()
+        task.cancel()
+        await asyncio.gather(task, halt, return_exceptions=True)
 
 
 @contextmanager
