@@ -9,7 +9,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -34,7 +34,7 @@ from guerdon.runtime.loop.config import RunError, folder_name
 from guerdon.runtime.loop.run import DONE, SUMMARY, check, run
 from guerdon.runtime.loop.settings import Settled, Weights, reward_defaults, settle
 from guerdon.runtime.loop.summary import Summary
-from guerdon.runtime.policy.table import make
+from guerdon.runtime.policy.table import POLICIES, make
 from guerdon.runtime.report.progress import Reporter, table
 from guerdon.runtime.schedule.retry import HostFault
 from guerdon.runtime.schedule.stop import Interrupted, stop_on_signals
@@ -206,7 +206,7 @@ def _preflight(app: App) -> str | None:
     if any(flag not in ("-m", "--multirun") for flag in flags):
         return None  # --help and its like start nothing
     words = [word for word in app.overrides if not word.startswith("-")]
-    unknown = next((problem for word in words if (problem := _unknown(word))), None)
+    unknown = next((problem for word in words if (problem := _unknown(word, app.plan))), None)
     if unknown:
         return unknown
     try:
@@ -221,7 +221,7 @@ def _preflight(app: App) -> str | None:
     return None
 
 
-def _unknown(word: str) -> str | None:
+def _unknown(word: str, plan: LoadedPlan) -> str | None:
     """What is wrong with one override's key. Hydra itself would take `+smaples=3` at the root without a word."""
     try:
         (override,) = OverridesParser.create().parse_overrides([word])
@@ -230,10 +230,8 @@ def _unknown(word: str) -> str | None:
     known = [f.name for f in fields(RunConf) if f.name != "defaults"]
     head = re.split(r"[./@]", override.key_or_group)[0]
     if head in known:
-        return None
-    near = difflib.get_close_matches(head, known, n=1)
-    hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(known)}"
-    return f"there is no setting {head!r} (in {word!r}){hint}"
+        return _unknown_choice(override.key_or_group, word.partition("=")[2], plan)
+    return _none_such("setting", head, known)
 
 
 def _combinations(words: Sequence[str]) -> list[list[str]]:
@@ -251,6 +249,25 @@ def _plainly(wrong: Exception) -> str:
     if cause is not None and str(cause).splitlines()[:1] and str(cause).splitlines()[0] not in kept:
         kept.append(str(cause).splitlines()[0])
     return "; ".join(kept)
+
+
+def _unknown_choice(key: str, given: str, plan: LoadedPlan) -> str | None:
+    """A policy or a weight that does not exist, told with what there is."""
+    if key == "policy":
+        names = [name.strip(" '\"") for name in given.split(",")]
+        return next((_none_such("policy", n, POLICIES) for n in names if n.isidentifier() and n not in POLICIES), None)
+    known: Any = reward_defaults(plan.plan)
+    for part in key.split(".")[1:] if key.startswith("reward.") else ():
+        if not isinstance(known, Mapping) or part not in known:
+            return _none_such("weight", part, known if isinstance(known, Mapping) else ())
+        known = known[part]
+    return None
+
+
+def _none_such(what: str, name: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, list(known), 1)
+    hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
+    return f"there is no {what} {name!r}; {hint}"
 
 
 @contextmanager

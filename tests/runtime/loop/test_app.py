@@ -6,12 +6,14 @@ import subprocess
 import sys
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from guerdon.compiler.plan.canonical import digest
 from guerdon.conf.policy import OPTIONS
+from guerdon.runtime.cli.loading import load
 from guerdon.runtime.loop import app
 from guerdon.runtime.policy.table import POLICIES
 
@@ -143,3 +145,16 @@ def test_only_the_app_imports_hydra():
         "assert not any(m.split('.')[0] in ('hydra', 'omegaconf') for m in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    ("word", "says"),
+    [("policy=orcale", "no policy 'orcale'; did you mean 'oracle'"), ("policy=xyz", "there are oracle, idle"),
+     ("reward.outcom=0.5", "no weight 'outcom'; did you mean 'outcome'"), ("smaples=3", "no setting 'smaples'; did")],
+)
+def test_a_name_that_does_not_exist_is_told_with_the_nearest(word, says):
+    said = io.StringIO()
+    pack = Path(__file__).parents[3] / "examples" / "shell_calc"
+    words = [word] if word.startswith("policy=") else ["policy=oracle", word]
+    code = app.run_app(str(pack), words, load, None, Console(file=said, width=200))
+    assert code == 2 and says in said.getvalue()
