@@ -20,6 +20,8 @@ from guerdon.runtime.store.journal import FileJournal
 
 POLICIES = ("oracle", "idle", "refusal", "quit", "exploit", *ATTACKS)
 REPORT = "calibration.json"
+EVIDENCE = 300
+"""Characters of evidence shown with a missed bar."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +112,17 @@ def _judge(result: Calibration, sealed: Sealed) -> None:
     counts = result.outcomes.setdefault((spec.task, spec.policy), {})
     counts[sealed.outcome] = counts.get(sealed.outcome, 0) + 1
     if sealed.outcome is not wanted(spec.policy):
-        reason = sealed.reason if sealed.outcome is not Outcome.PASS else _paid(sealed)
+        reason = _why(sealed) if sealed.outcome is not Outcome.PASS else _paid(sealed)
         result.missed.append(
             Missed(spec.task, spec.row, spec.policy, sealed.outcome, wanted(spec.policy), reason)
         )
+
+
+def _why(sealed: Sealed) -> str:
+    """The reason, and the first line of evidence behind it."""
+    missed = (v for v in sealed.verdicts.values() if v.outcome is not Outcome.PASS)
+    first = next((line.strip() for v in missed for line in v.evidence.splitlines() if line.strip()), "")
+    return f"{sealed.reason}: {first[:EVIDENCE]}" if first else sealed.reason
 
 
 def _paid(sealed: Sealed) -> str:

@@ -61,6 +61,8 @@ class Reporter:
         self._done += 1
         if sealed.outcome is Outcome.INVALID:
             self.note(f"invalid: {sealed.trajectory.episode.key}: {sealed.reason}")
+        elif sealed.outcome is Outcome.FAIL and sealed.trajectory.episode.policy == "oracle":
+            self.note(f"the solution fails: {sealed.trajectory.episode.key}: {sealed.reason}")
         if self._bar is not None:
             self._bar.update(self._task, completed=self._done, description=self._status())
         elif self._done == self._total or time.monotonic() - self._last_line > LINE_EVERY:
