@@ -14,11 +14,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from guerdon.runtime.contracts.sandbox import SandboxFault
+from guerdon.runtime.sandbox import service
 from guerdon.runtime.sandbox.spec import UID
 
 EPOCH = "1700000000"
 """SOURCE_DATE_EPOCH: no file of the tree is newer, so equal packages give an equal tree."""
 BUILD_SECONDS = 1800
+BUILDER = "builder.pid"
 SCANT = 1024 * 1024
 """Fewer free bytes than this mean that the disk is what failed."""
 SOURCES = (Path("/etc/apt/sources.list.d/debian.sources"), Path("/etc/apt/sources.list"))
@@ -76,13 +78,23 @@ def built(tmp: Path, packages: Sequence[str], stop: threading.Event | None = Non
     if program is None:
         raise SandboxFault("mmdebstrap-missing", "mmdebstrap is not installed: Debian images cannot be built",
                            "apt-get install -y --no-install-recommends mmdebstrap")
-    for left in tmp.glob("image-*"):  # of a builder that was killed
-        shutil.rmtree(left, ignore_errors=True)
+    _sweep(tmp)
     with tempfile.TemporaryDirectory(prefix="image-", dir=tmp, ignore_cleanup_errors=True) as folder:
         target = Path(folder) / "image.tar"
         command = [program, *_options(packages, Path(folder)), codename(), str(target), *_mirror()]
         _build(command, packages, Path(folder), stop or threading.Event())
         yield target
+
+
+def _sweep(tmp: Path) -> None:
+    """Remove what a builder that was killed has left, and end its mmdebstrap, which would write on into it."""
+    for left in tmp.glob("image-*"):
+        with contextlib.suppress(OSError, ValueError):
+            pid, started = (left / BUILDER).read_text().split()
+            if service.start_time(int(pid)) == started:
+                os.killpg(int(pid), signal.SIGKILL)
+                time.sleep(0.1)
+        shutil.rmtree(left, ignore_errors=True)
 
 
 def _options(packages: Sequence[str], folder: Path) -> list[str]:
@@ -112,6 +124,8 @@ def _build(command: list[str], packages: Sequence[str], folder: Path, stop: thre
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                env=env, start_new_session=True)
     try:
+        # It leads a group of its own under this number.
+        (folder / BUILDER).write_text(f"{process.pid} {service.start_time(process.pid)}")
         said = _said(process, stop)
     except BaseException:
         _end(process)
