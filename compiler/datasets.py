@@ -153,11 +153,11 @@ class _Reader:
         try:
             text = path.read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as problem:
-            source = Source(path.name, "")
+            source = Source(path.as_posix(), "")
             self.found.append(error("T503", f"`{path.name}` cannot be read: {problem}", Span(source, 0, 0),
                                     help="give a readable UTF-8 file"))
             return Dataset(self.types, ())
-        source = Source(path.name, text)
+        source = Source(path.as_posix(), text)
         self.is_text = kind == "csv"
         rows: list[Row] = []
         seen: dict[str, Span] = {}

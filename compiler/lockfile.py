@@ -51,14 +51,14 @@ def read_lock(root: Path, found: list[Diagnostic]) -> Lock:
     except FileNotFoundError:
         return Lock()
     except (OSError, UnicodeDecodeError) as problem:
-        return _broken(str(problem), found)
+        return _broken(path, str(problem), found)
     try:
         data = json.loads(text)
         if data["format"] != LOCK_FORMAT:
-            return _broken(f"its format is {data['format']!r}", found)
+            return _broken(path, f"its format is {data['format']!r}", found)
         return Lock(_checked(data["tests"]))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
-        return _broken(f"it is not what `guerdon lock` writes ({problem})", found)
+        return _broken(path, f"it is not what `guerdon lock` writes ({problem})", found)
 
 
 def lock_bytes(tests: Mapping[str, Any]) -> bytes:
@@ -98,7 +98,7 @@ def _checked(tests: Any) -> Mapping[str, Any]:
     return checked
 
 
-def _broken(why: str, found: list[Diagnostic]) -> Lock:
-    found.append(error("T504", f"`{NAME}` cannot be used: {why}", Span(Source(NAME, ""), 0, 0),
+def _broken(path: Path, why: str, found: list[Diagnostic]) -> Lock:
+    found.append(error("T504", f"`{NAME}` cannot be used: {why}", Span(Source(path.as_posix(), ""), 0, 0),
                        help="run `guerdon lock` again"))
     return Lock()
