@@ -18,7 +18,7 @@ from guerdon.compiler.reward.claims import Side, monotone, ordering
 from guerdon.compiler.reward.domain import Span, Truth, Unsupported
 from guerdon.compiler.reward.extreme import TooManyCases, Worlds, extreme
 
-EXAMPLES = int(os.environ.get("GUERDON_DIFFERENTIAL", "500"))
+EXAMPLES = int(os.environ.get("GUERDON_DIFFERENTIAL", "250"))
 check = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 tally: Counter[str] = Counter()
 
