@@ -21,8 +21,9 @@ EPOCH = "1700000000"
 """SOURCE_DATE_EPOCH: no file of the tree is newer, so equal packages give an equal tree."""
 BUILD_SECONDS = 1800
 BUILDER = "builder.pid"
-SCANT = 1024 * 1024
-"""Fewer free bytes than this mean that the disk is what failed."""
+SCANT = 600 * 1024 * 1024
+"""Bytes that a tree and its tar file take: a build that fails with less free at its start fails for want of room,
+whatever its last words are."""
 SOURCES = (Path("/etc/apt/sources.list.d/debian.sources"), Path("/etc/apt/sources.list"))
 STRIPPED = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/info/*", "/usr/share/locale/*",
             "/usr/share/lintian/*")
@@ -121,6 +122,7 @@ def _build(command: list[str], packages: Sequence[str], folder: Path, stop: thre
     if os.geteuid() == 0:
         # Its tree goes with ours, however it ends. (Without root, another user of it must be able to come here.)
         env["TMPDIR"] = str(folder)
+    full = shutil.disk_usage(folder).free < SCANT
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                env=env, start_new_session=True)
     try:
@@ -131,8 +133,6 @@ def _build(command: list[str], packages: Sequence[str], folder: Path, stop: thre
         _end(process)
         raise
     if process.returncode != 0:
-        # mmdebstrap itself does not say that its output had no room; what it wrote still fills the disk.
-        full = shutil.disk_usage(folder).free < SCANT
         raise _fault(said.decode(errors="replace") + (NO_SPACE[0] if full else ""), packages)
 
 

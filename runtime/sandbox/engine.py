@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +21,7 @@ from guerdon.runtime.sandbox.home import Home
 T = TypeVar("T")
 CLIENT_TIMEOUT = 900.0
 """Seconds for one podman-py call: loading a large image is one."""
+SCANT = 1024 * 1024
 LIST_SECONDS = 30.0
 """Seconds for one that only asks: it stands between a run and its end."""
 REPEATABLE = ("GET", "DELETE", "HEAD")
@@ -104,10 +107,21 @@ class Engine:
     async def _in_thread(self, call: Callable[[podman.PodmanClient], T], timeout: float) -> T:
         try:
             return await asyncio.to_thread(self._with_client, call, timeout)
+        except podman.errors.APIError as error:
+            raise self.failed(str(error.explanation or error)) from error
         except requests.exceptions.ReadTimeout as error:
             raise SandboxFault("service-slow", f"podman's service gave no answer in {timeout:.0f} s",
                                "see whether the machine is overloaded; `guerdon service stop` ends a stuck one"
                                ) from error
+
+    def failed(self, said: str) -> SandboxFault:
+        """What it means that the service broke over a plain question: on a full disk its answers are a crash's."""
+        with contextlib.suppress(OSError):
+            if shutil.disk_usage(self.home.root).free < SCANT:
+                return SandboxFault("disk-full", f"no space left at {self.home.root}",
+                                    "free space, or point GUERDON_HOME at a larger disk")
+        return SandboxFault("service-failed", f"podman's service failed: {said}",
+                            "`guerdon doctor` looks at the service")
 
     def _with_client(self, call: Callable[[podman.PodmanClient], T], timeout: float = CLIENT_TIMEOUT) -> T:
         """A client for one call: podman-py's sessions are not made for many threads."""

@@ -62,6 +62,8 @@ async def ensure(engine: Engine, recipe: ImageRecipe) -> str:
 async def find(engine: Engine, name: str) -> str | None:
     """The id of the image with this name."""
     reply = await engine.request("GET", f"/images/{name}/json")
+    if reply.status not in (200, 404):
+        raise engine.failed(reply.message)
     return str(reply.json()["Id"]) if reply.status == 200 else None
 
 
@@ -84,7 +86,7 @@ def _check(recipe: ImageRecipe) -> None:
 def _make_locked(engine: Engine, recipe: ImageRecipe, name: str, stop: threading.Event) -> str:
     """Make the image unless another process did so while we waited for the lock."""
     with locked(engine.home, "images", stop=stop):
-        return engine._with_client(lambda client: _present(client, name) or _make(client, engine, recipe, name, stop))
+        return engine._with_client(lambda client: _make(client, engine, recipe, name, stop))
 
 
 def _present(client: Any, name: str) -> str | None:
@@ -93,8 +95,11 @@ def _present(client: Any, name: str) -> str | None:
 
 
 def _make(client: Any, engine: Engine, recipe: ImageRecipe, name: str, stop: threading.Event) -> str:
-    """Make the image; its name is given last, so a killed run leaves nothing that looks whole."""
+    """Make the image unless it is there; its name is given last, so a killed run leaves nothing that looks whole."""
     try:
+        present = _present(client, name)
+        if present is not None:
+            return present
         if recipe.kind == "debian":
             return _import(client, engine, recipe, name, stop)
         return _pull(client, recipe, name) if recipe.kind == "registry" else _load(client, recipe, name)

@@ -10,7 +10,8 @@ from guerdon.runtime.contracts.sandbox import SandboxFault
 T = TypeVar("T")
 
 HOST_WIDE = frozenset({
-    "service-down", "service-unusable", "podman-missing", "cgroup-unusable", "no-subids", "home-unusable",
+    "service-down", "service-failed", "service-unusable", "podman-missing", "cgroup-unusable", "no-subids",
+    "home-unusable",
     "disk-full", "image-gone", "image-failed", "image-unfit", "image-unreadable", "bad-recipe",
     "mmdebstrap-missing", "registry-unreachable", "network-failed",
 })
