@@ -1,1 +1,1 @@
-"""TODO."""
+"""The agent's side of an episode: tools, renderer, counters, rules, the rollout itself."""

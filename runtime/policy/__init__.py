@@ -1,1 +1,1 @@
-"""TODO."""
+"""Policies that speak in messages: the oracle, idle ones, exploits, scripts, attacks."""

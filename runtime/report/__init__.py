@@ -1,1 +1,1 @@
-"""TODO."""
+"""What a person sees of a run: progress and tables."""

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Bounded concurrency, retries, the circuit breaker, and stopping on a signal."""

@@ -1,1 +1,1 @@
-"""TODO."""
+"""What outlives a run: the journal of sealed episodes and the content-addressed assets."""
