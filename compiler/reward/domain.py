@@ -49,7 +49,6 @@ class Remembering(dict[Symbol, Span | Truth]):
         return narrower
 
 
-UNKNOWN = Truth(True, True)
 ANY = Span(None, None)
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from guerdon.runtime.contracts.home import home
 from guerdon.runtime.contracts.sandbox import SandboxFault
 
 MAX_SOCKET_PATH = 100
@@ -84,14 +85,8 @@ def unusable(root: Path, error: OSError) -> SandboxFault:
 
 
 def default_home() -> Home:
-    """`GUERDON_HOME`, else /var/lib/guerdon for root, else ~/.local/share/guerdon."""
-    given = os.environ.get("GUERDON_HOME")
-    if given:
-        return Home(Path(given).expanduser().absolute())
-    if os.geteuid() == 0:
-        return Home(Path("/var/lib/guerdon"))
-    base = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
-    return Home(Path(base).expanduser().absolute() / "guerdon")
+    """The home below guerdon's own folder."""
+    return Home(home())
 
 
 @contextlib.contextmanager

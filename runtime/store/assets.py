@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 
 from guerdon.compiler.plan.canonical import digest as digest_of
+from guerdon.runtime.contracts.home import home
 from guerdon.runtime.contracts.store import AssetFault
 from guerdon.runtime.store.durable import write_atomically
-from guerdon.runtime.store.home import home
 
 _DIGEST = re.compile(r"sha256:([0-9a-f]{2})([0-9a-f]{62})")
 

@@ -5,9 +5,9 @@ import os
 
 import pytest
 
+from guerdon.runtime.contracts.home import home
 from guerdon.runtime.contracts.store import AssetFault
 from guerdon.runtime.store.assets import AssetStore
-from guerdon.runtime.store.home import home
 
 
 def test_bytes_come_back_by_their_sha256(tmp_path):
