@@ -167,8 +167,8 @@ async def _once(engine: Engine, container: str, command: Command, control: Contr
         raise down(rest.ConnectionLost("it died while a command ran"))
     if not taken.marked:
         raise NotStarted(bytes(taken.err[:300]).decode(errors="replace").strip(), code)
-    if code == KILLED:
-        # The program's own end, or that of the whole sandbox under it?
+    if code is not None and (code == KILLED or code < 0):
+        # The program's own end, or that of the whole sandbox under it? (Podman says -1 where it never heard.)
         await control.alive()
     return ExecResult(code, bytes(taken.out), bytes(taken.err), time.monotonic() - taken.begun, code is None,
                       taken.truncated)

@@ -156,10 +156,12 @@ class PodmanSandbox:
             raise SandboxFault("sandbox-gone", f"the sandbox {self._id[:12]} is gone",
                                "it was removed from outside; run the episode again")
         state = reply.json().get("State", {})
-        if not state.get("Running") and state.get("ExitCode") == KILLED:
+        # Podman calls a sandbox that is being stopped (`stopping`) or removed still `Running`.
+        running = state.get("Running") and state.get("Status", "running") == "running"
+        if not running and state.get("ExitCode") == KILLED:
             raise SandboxFault("sandbox-oom", f"the sandbox {self._id[:12]} was ended by what took all its memory",
                                "give the environment more memory, if its tasks need it")
-        if not state.get("Running"):
+        if not running:
             raise SandboxFault("sandbox-died", f"the sandbox {self._id[:12]} is not running any more",
                                "run the episode again")
 
