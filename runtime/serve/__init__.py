@@ -1,0 +1,1 @@
+"""A sampler served over HTTP: the OpenAI chat completions protocol."""
