@@ -56,10 +56,12 @@ class _State:
     steps: list[Step] = field(default_factory=list)
     calls: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
     answer: str | None = None
+    waited: float = 0.0
+    """Seconds that the policy waited for others."""
 
     def left(self) -> float:
         """Seconds until the wall limit."""
-        return self.deadline - time.monotonic()
+        return self.deadline + self.waited - time.monotonic()
 
 
 async def rollout(
@@ -78,7 +80,10 @@ async def rollout(
     lost: SandboxFault | None = None
     ended = began
     try:
-        await _turns(state, policy, prompt)
+        try:
+            await _turns(state, policy, prompt)
+        finally:
+            policy.end()
         ended = time.monotonic()
         artefacts, after = await _freeze(sandbox, instance, task)
     except SandboxFault as fault:
@@ -87,7 +92,7 @@ async def rollout(
     violations = await broken(task.forbids, state.calls, before, after)
     trajectory = Trajectory(
         episode=episode, prompt=prompt, steps=tuple(state.steps),
-        counters=state.tally.close(task.limits, round((ended - began) * 1000), len(violations)),
+        counters=state.tally.close(task.limits, round((ended - began - state.waited) * 1000), len(violations)),
         answer=None if lost else state.answer if state.answer is not None else _last_words(state.steps),
         artefacts=_digest(artefacts), violations=violations,
     )
@@ -104,14 +109,7 @@ async def _turns(state: _State, policy: Episode, prompt: Sequence[Message]) -> N
             state.tally.truncated = True
             return
         began = time.monotonic()
-        try:
-            async with asyncio.timeout(state.left()) as limit:
-                turn = await policy.act(messages)
-        except TimeoutError:
-            if not limit.expired():
-                raise
-            state.tally.truncated = True
-            return
+        turn = await _act(state, policy, messages)
         if turn is None:
             return
         try:
@@ -124,6 +122,22 @@ async def _turns(state: _State, policy: Episode, prompt: Sequence[Message]) -> N
         if state.tally.truncated or (not state.has_tools and not turn.message.calls and not turn.malformed):
             return  # without tools, words are the whole answer
         messages += [turn.message, *observations]
+
+
+async def _act(state: _State, policy: Episode, messages: Sequence[Message]) -> Turn | None:
+    """The policy's next turn; None where it ends the episode, or where its time was up."""
+    began = time.monotonic()
+    try:
+        async with asyncio.timeout(state.left() if policy.timed else None) as limit:
+            turn = await policy.act(messages)
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        state.tally.truncated = True
+        return None
+    if not policy.timed:
+        state.waited += time.monotonic() - began
+    return turn
 
 
 async def _answer(state: _State, turn: Turn) -> tuple[Message, ...]:

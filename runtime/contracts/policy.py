@@ -26,7 +26,17 @@ class Occasion:
 
 
 class Episode(Protocol):
-    """One episode's worth of a message-level policy."""
+    """One episode's worth of a policy."""
+
+    @property
+    def timed(self) -> bool:
+        """Whether the time that `act` takes counts against the task's wall limit. It does not where the policy
+        waits for other episodes: then the limit is for what the agent does, and no result hangs on the machine."""
+        return True
+
+    def end(self) -> None:
+        """The rollout is over, however it ended: let go of what is kept for it."""
+        return None
 
     async def act(self, messages: Sequence[Message]) -> Turn | None:
         """The next turn given all messages so far; None ends the episode without submitting."""

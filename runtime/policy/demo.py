@@ -12,7 +12,7 @@ from typing import Any
 
 from guerdon.compiler.plan.schema import StepPlan
 from guerdon.runtime.contracts.assets import expand
-from guerdon.runtime.contracts.policy import Occasion, PolicyFault
+from guerdon.runtime.contracts.policy import Episode, Occasion, PolicyFault
 from guerdon.runtime.contracts.sandbox import PutFile
 from guerdon.runtime.contracts.trajectory import Message, ToolCall, Turn
 
@@ -23,7 +23,7 @@ Rewrite = Callable[[PutFile], PutFile]
 
 
 @dataclass(slots=True)
-class Playback:
+class Playback(Episode):
     """An episode that plays turns one after the other and then ends."""
 
     turns: Iterator[Turn]

@@ -18,6 +18,7 @@ from guerdon.compiler.plan.schema import (
 )
 from guerdon.runtime.agent.rollout import rollout
 from guerdon.runtime.agent.setup import fill
+from guerdon.runtime.contracts.policy import Episode
 from guerdon.runtime.contracts.sandbox import PutFile, Resources, SandboxFault, SandboxSpec
 from guerdon.runtime.contracts.trajectory import EpisodeSpec, Message, ToolCall, Turn
 
@@ -37,7 +38,7 @@ SPEC = EpisodeSpec("sha256:p", "t", "r", 0, 0, "test")
 START = (PutFile("/workspace/a.txt", b"a\n"), PutFile("/workspace/tests/t.py", b"x = 1\n"))
 
 
-class Says:
+class Says(Episode):
     """Plays turns given as (words, calls); records what it was shown."""
 
     def __init__(self, turns):
@@ -173,7 +174,7 @@ def test_the_wall_limit_ends_a_command_and_a_policy_that_hang(play):
     assert "timed out" in told[0] and done.trajectory.counters.truncated
     assert done.trajectory.counters.wall_ms == 1500 and not done.trajectory.counters.submitted
 
-    class Hangs:
+    class Hangs(Episode):
         async def act(self, messages):
             await asyncio.sleep(60)
 
@@ -248,7 +249,7 @@ def test_a_lost_sandbox_is_a_fault_and_no_observation(arun, provider, slim_image
     async def go():
         sandbox = await provider.create(SandboxSpec(slim_image))
 
-        class Removes:
+        class Removes(Episode):
             async def act(self, messages):
                 await sandbox.remove()
                 return Turn(Message("assistant", "", (ToolCall("c", "bash", '{"command": "true"}'),)))
