@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from guerdon.runtime.contracts.policy import Episode, Occasion, PolicyFault
 from guerdon.runtime.contracts.renderer import Malformed, Renderer
-from guerdon.runtime.contracts.sampling import Request, Sampling, SamplerFault
+from guerdon.runtime.contracts.sampling import Request, SamplerFault, Sampling
 from guerdon.runtime.contracts.trajectory import Message, Tokens, Turn
 from guerdon.runtime.policy.lockstep import Lockstep
 

@@ -1,0 +1,127 @@
+"""The supervised start: demonstrations that were played in real sandboxes, learnt until they are likely enough."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from guerdon.compiler.plan.canonical import digest, dumps
+from guerdon.compiler.plan.schema import Plan
+from guerdon.runtime.contracts.learner import Learner, LossConfig, Row
+from guerdon.runtime.contracts.renderer import Renderer
+from guerdon.runtime.contracts.trajectory import Sealed
+from guerdon.runtime.loop.config import RunError
+from guerdon.runtime.loop.training.config import StageConfig
+from guerdon.runtime.loop.training.demonstrations import Demonstrators
+from guerdon.runtime.loop.training.order import seed, taken
+from guerdon.runtime.loop.training.rows import demonstration, fitting
+
+HELD_OUT = 64
+"""Demonstrations, at most a tenth of all, that are not learnt but looked at."""
+LOOK_EVERY = 20
+"""Steps between two looks at them."""
+RAMP = 10
+"""Steps over which the learning rate rises."""
+FLOOR = 0.1
+"""What a decaying learning rate ends at, of what it began with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A stage with its rows: those that are learnt, and those that are only looked at."""
+
+    config: StageConfig
+    rows: Sequence[Row]
+    held: Sequence[Row]
+
+
+async def stages(
+    wanted: Sequence[StageConfig], demonstrators: Demonstrators, renderer: Renderer, context: int, run_seed: int,
+) -> list[Stage]:
+    """Play (or find played) what every stage needs. Raises RunError, and what running a policy raises."""
+    played: dict[str, list[Sealed]] = {}
+    for policy in sorted({name for stage in wanted for name in stage.sources}):
+        count = max(_share(stage, policy) for stage in wanted)
+        played[policy] = await demonstrators.episodes(policy, count)
+    plan = demonstrators.plan.plan
+    return [_stage(i, stage, played, plan, renderer, context, run_seed) for i, stage in enumerate(wanted)]
+
+
+def _share(stage: StageConfig, policy: str) -> int:
+    """How many episodes of a policy a stage takes."""
+    whole = math.fsum(stage.sources.values())
+    return round(stage.episodes * stage.sources.get(policy, 0.0) / whole)
+
+
+def _stage(
+    index: int, stage: StageConfig, played: Mapping[str, Sequence[Sealed]], plan: Plan, renderer: Renderer,
+    context: int, run_seed: int,
+) -> Stage:
+    episodes = [one for policy in sorted(stage.sources) for one in _some(played[policy], _share(stage, policy))]
+    made = (demonstration(one, renderer, plan.tasks[one.trajectory.episode.task].tools) for one in episodes)
+    rows, dropped = fitting(made, context)
+    if len(rows) < 2:
+        raise RunError(
+            f"stage {index} of warm_start has {len(rows)} demonstration(s) that fit a context of {context} ids "
+            f"({dropped} do not); give learner.context more room, or ask for more episodes"
+        )
+    random.Random(seed("demonstrations", run_seed, index)).shuffle(rows)
+    held = min(HELD_OUT, len(rows) // 10)
+    return Stage(stage, rows[held:], rows[:held])
+
+
+def _some(episodes: Sequence[Sealed], count: int) -> Sequence[Sealed]:
+    return episodes[:count]
+
+
+def identity(made: Sequence[Stage]) -> str:
+    """A digest of all that is learnt and how."""
+    return digest(dumps([
+        [dict(sorted(stage.config.deciding().items())), [[list(row.ids), list(row.mask)] for row in stage.rows]]
+        for stage in made
+    ]))
+
+
+async def learn(
+    learner: Learner, made: Sequence[Stage], run_seed: int, log: Callable[[int, Mapping[str, float]], None],
+) -> None:
+    """Go through the stages. `log` gets a step, counted up to 0 where reinforcement begins, and its numbers."""
+    left = sum(stage.config.steps for stage in made)
+    for index, stage in enumerate(made):
+        await _learn(learner, stage, seed("warm", run_seed, index), -left, log)
+        left -= stage.config.steps
+
+
+async def _learn(
+    learner: Learner, stage: Stage, order: int, first: int, log: Callable[[int, Mapping[str, float]], None],
+) -> None:
+    config = stage.config
+    loss = LossConfig("supervised")
+    for step in range(config.steps):
+        rows = taken(stage.rows, step, min(config.batch, len(stage.rows)), order)
+        found = dict(await learner.train_step(rows, loss, rate(config, step)))
+        if (step + 1) % LOOK_EVERY == 0 and stage.held:
+            found["likelihood"] = await likelihood(learner, stage.held)
+        log(first + step, found)
+        if config.until and found.get("likelihood", 0.0) >= config.until:
+            return
+
+
+def rate(config: StageConfig, step: int) -> float:
+    """The learning rate of a step: a short ramp, then level or falling in a straight line."""
+    ramp = min(1.0, (step + 1) / RAMP)
+    fall = 1.0 - (1.0 - FLOOR) * step / max(1, config.steps - 1) if config.decay else 1.0
+    return config.lr * ramp * fall
+
+
+async def likelihood(learner: Learner, rows: Sequence[Row]) -> float:
+    """The mean probability that sampling gives a whole demonstration, token for token: a floor under the solve rate,
+    read off without a sandbox."""
+    found = await learner.logprobs(rows)
+    whole = [
+        math.exp(math.fsum(lp for lp, on in zip(logprobs, row.mask, strict=True) if on))
+        for logprobs, row in zip(found, rows, strict=True)
+    ]
+    return math.fsum(whole) / len(whole)
