@@ -18,7 +18,7 @@ system:
 $(READY): pyproject.toml constraints.txt
 	@echo "== Python environment in $(VENV)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,humaneval]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,humaneval,learn,hf,openai,serve,joblib]'
 	@touch $@
 
 demo: setup
