@@ -1,0 +1,250 @@
+"""One forward pass of a Llama / Qwen2 / Qwen3 decoder over Megatron's tensors, with cached keys and values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from guerdon.runtime.learner.shape import ModelShape, RopeScaling
+
+_BUCKET = 32
+
+
+@dataclass(frozen=True, slots=True)
+class _Layer:
+    """Views of one layer's tensors; matrices that are added to the residual are transposed views."""
+
+    norm: Tensor
+    qkv: Tensor
+    bias: Tensor | None
+    q_norm: Tensor | None
+    k_norm: Tensor | None
+    proj: Tensor
+    mlp_norm: Tensor
+    fc1: Tensor
+    fc2: Tensor
+
+
+def sizes(shape: ModelShape) -> dict[str, tuple[int, ...]]:
+    """Names and shapes of the tensors of a decoder, as Megatron-core names them; vocabulary rows may be more."""
+    width = shape.heads * shape.head_dim
+    found: dict[str, tuple[int, ...]] = {"embedding.word_embeddings.weight": (shape.vocab, shape.hidden)}
+    for index in range(shape.layers):
+        at, rows = f"decoder.layers.{index}.", width + 2 * shape.kv_heads * shape.head_dim
+        found[at + "input_layernorm.weight"] = (shape.hidden,)
+        found[at + "self_attention.linear_qkv.weight"] = (rows, shape.hidden)
+        if shape.qkv_bias:
+            found[at + "self_attention.linear_qkv.bias"] = (rows,)
+        if shape.qk_norm:
+            found[at + "self_attention.q_layernorm.weight"] = (shape.head_dim,)
+            found[at + "self_attention.k_layernorm.weight"] = (shape.head_dim,)
+        found[at + "self_attention.linear_proj.weight"] = (shape.hidden, width)
+        found[at + "pre_mlp_layernorm.weight"] = (shape.hidden,)
+        found[at + "mlp.linear_fc1.weight"] = (2 * shape.ffn, shape.hidden)
+        found[at + "mlp.linear_fc2.weight"] = (shape.hidden, shape.ffn)
+    found["decoder.final_layernorm.weight"] = (shape.hidden,)
+    if not shape.tied:
+        found["output_layer.weight"] = (shape.vocab, shape.hidden)
+    return found
+
+
+def _check(shape: ModelShape, tensors: Mapping[str, Tensor]) -> None:
+    for name, size in sizes(shape).items():
+        if name not in tensors:
+            raise ValueError(f"tensor {name} is missing: give the whole model, under Megatron-core's names")
+        given = tuple(tensors[name].shape)
+        padded = size[0] == shape.vocab and len(size) == 2 and given[0] >= size[0] and "layers" not in name
+        if given != size and not (padded and given[1:] == size[1:]):
+            raise ValueError(f"tensor {name} is {given}, the model's shape wants {size}: the two must belong together")
+
+
+def frequencies(shape: ModelShape) -> Tensor:
+    """Rotary angles a position, [head_dim / 2], fp32 (Su et al., RoFormer, 2021; Llama 3's scaling where asked)."""
+    exponents = torch.arange(0, shape.head_dim, 2, dtype=torch.int64).float() / shape.head_dim
+    plain = 1.0 / (shape.rope_base**exponents)
+    return plain if shape.rope_scaling is None else _stretch(plain, shape.rope_scaling)
+
+
+def _stretch(plain: Tensor, scaling: RopeScaling) -> Tensor:
+    """Slow angles divided by the factor, fast ones kept, those between blended (as Llama 3.1 was trained)."""
+    wavelength = 2 * math.pi / plain
+    blend = (scaling.original_context / wavelength - scaling.low_freq_factor) / (
+        scaling.high_freq_factor - scaling.low_freq_factor
+    )
+    blend = blend.clamp(0, 1)
+    return (1 - blend) * plain / scaling.factor + blend * plain
+
+
+class Attend(Protocol):
+    """Stores a layer's new keys and values and attends with its queries: [T, kv_heads, group + 2, head_dim] in,
+    [T, heads * head_dim] out."""
+
+    def __call__(self, layer: int, qkv: Tensor) -> Tensor: ...
+
+
+class Decoder:
+    """The dense layers of the model; attention, which knows the cache, is handed in."""
+
+    def __init__(self, shape: ModelShape, tensors: Mapping[str, Tensor]) -> None:
+        _check(shape, tensors)
+        self.shape = shape
+        held = {name: tensors[name].detach() for name in sizes(shape)}
+        self._embedding = held["embedding.word_embeddings.weight"]
+        self._final = held["decoder.final_layernorm.weight"]
+        output = self._embedding if shape.tied else held["output_layer.weight"]
+        self._output = output[: shape.vocab]
+        self._layers = [self._layer(held, f"decoder.layers.{index}.") for index in range(shape.layers)]
+        self.dtype, self.device = self._embedding.dtype, self._embedding.device
+        self._angles = self._rotations()
+
+    @staticmethod
+    def _layer(held: Mapping[str, Tensor], at: str) -> _Layer:
+        attention = at + "self_attention."
+        return _Layer(
+            norm=held[at + "input_layernorm.weight"],
+            qkv=held[attention + "linear_qkv.weight"],
+            bias=held.get(attention + "linear_qkv.bias"),
+            q_norm=held.get(attention + "q_layernorm.weight"),
+            k_norm=held.get(attention + "k_layernorm.weight"),
+            proj=held[attention + "linear_proj.weight"].t(),
+            mlp_norm=held[at + "pre_mlp_layernorm.weight"],
+            fc1=held[at + "mlp.linear_fc1.weight"],
+            fc2=held[at + "mlp.linear_fc2.weight"].t(),
+        )
+
+    def _rotations(self) -> Tensor:
+        """Angles a position for a whole query group [1, group + 2, head_dim]: the value's are 0, so that one rotation
+        serves queries, key and value; the first half's are negative, so that their sines carry rotate-half's sign."""
+        shape = self.shape
+        angles = frequencies(shape)
+        rows = torch.cat((-angles, angles)).repeat(shape.heads // shape.kv_heads + 2, 1)
+        rows[-1] = 0.0
+        return rows[None].to(self.device)
+
+    def __call__(self, ids: Tensor, positions: Tensor, attend: Attend) -> Tensor:
+        """Hidden states [T, hidden] before the last norm, of ids [T] at positions [T]."""
+        shape = self.shape
+        angles = positions[:, None, None, None] * self._angles
+        cos, sin = angles.cos().to(self.dtype), angles.sin().to(self.dtype)
+        group = (-1, shape.kv_heads, shape.heads // shape.kv_heads + 2, shape.head_dim)
+        x = F.embedding(ids, self._embedding)
+        for index, layer in enumerate(self._layers):
+            qkv = F.linear(self._norm(x, layer.norm), layer.qkv, layer.bias).view(group)
+            if layer.q_norm is not None and layer.k_norm is not None:
+                qkv = self._norm_heads(qkv, layer.q_norm, layer.k_norm)
+            qkv = torch.addcmul(qkv * cos, qkv.roll(shape.head_dim // 2, -1), sin)
+            x.addmm_(attend(index, qkv), layer.proj)
+            gate, up = F.linear(self._norm(x, layer.mlp_norm), layer.fc1).chunk(2, -1)
+            x.addmm_(F.silu(gate).mul_(up), layer.fc2)
+        return x
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """fp32 logits [rows, vocab] of hidden states [rows, hidden]; padded ids have none."""
+        return F.linear(self._norm(hidden, self._final), self._output).float()
+
+    def _norm(self, x: Tensor, weight: Tensor) -> Tensor:
+        """RMSNorm in fp32 (Zhang and Sennrich, 2019)."""
+        if x.dtype == torch.float32:
+            return F.rms_norm(x, weight.shape, weight, self.shape.norm_eps)
+        return F.rms_norm(x.float(), weight.shape, weight.float(), self.shape.norm_eps).to(x.dtype)
+
+    def _norm_heads(self, qkv: Tensor, q_norm: Tensor, k_norm: Tensor) -> Tensor:
+        queries = self._norm(qkv[:, :, :-2], q_norm)
+        return torch.cat((queries, self._norm(qkv[:, :, -2:-1], k_norm), qkv[:, :, -1:]), 2)
+
+
+class StepAttention:
+    """One new id a row, row r in slot r: the mask and the views of the cache live over a bucket of lengths."""
+
+    def __init__(self, shape: ModelShape, planes: Sequence[Tensor], lengths: Sequence[int]) -> None:
+        """`lengths` are the ids that each row's cache holds already."""
+        self._planes, self._group = planes, shape.heads // shape.kv_heads
+        first = planes[0]
+        rows, longest = len(lengths), max(lengths)
+        # One bucket ahead, so that the views serve the next ids too; attention over masked keys is cheaper than views.
+        self._span = min(-(-(longest + 1) // _BUCKET) * _BUCKET, first.shape[1])
+        self._left = self._span - longest
+        self._rows = torch.arange(rows, device=first.device)
+        self.positions = torch.tensor(lengths, device=first.device)
+        self._uniform = False
+        unseen = torch.arange(self._span, device=first.device) >= self.positions[:, None]
+        self._mask = torch.zeros(unseen.shape, dtype=first.dtype, device=first.device).masked_fill_(unseen, -math.inf)
+        self._wide = self._mask[:, None, None, :].expand(-1, -1, self._group, -1)
+        views = [plane[:rows, : self._span].permute(3, 0, 2, 1, 4).unbind(0) for plane in planes]
+        self._keys = [view[0] for view in views]
+        self._values = [view[1] for view in views]
+
+    def open(self) -> bool:
+        """Take the next position into view; False where the bucket is used up and a new one must be built."""
+        if self._left == 0:
+            return False
+        self._left -= 1
+        self._mask[self._rows, self.positions] = 0.0
+        return True
+
+    def close(self) -> None:
+        """The position is done."""
+        self.positions += 1
+
+    def __call__(self, layer: int, qkv: Tensor) -> Tensor:
+        group = self._group
+        self._planes[layer].index_put_((self._rows, self.positions), qkv[:, :, group:])
+        mixed = F.scaled_dot_product_attention(
+            qkv[:, :, :group], self._keys[layer], self._values[layer], attn_mask=self._wide
+        )
+        return mixed.reshape(qkv.shape[0], -1)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Ids start..end of one row's prefix."""
+
+    row: int
+    start: int
+    end: int
+
+
+class SpanAttention:
+    """Several new ids a row, rows in neighbouring slots: dense layers see them packed, attention sees them padded."""
+
+    def __init__(self, shape: ModelShape, planes: Sequence[Tensor], spans: Sequence[Span]) -> None:
+        self._planes, self._shape = planes, shape
+        first, last = spans[0].row, spans[-1].row + 1
+        device, dtype = planes[0].device, planes[0].dtype
+        self._slots = slice(first, last)
+        self._width = max(span.end - span.start for span in spans)
+        self._span = max(span.end for span in spans)
+        starts = torch.tensor([span.start for span in spans], device=device)[:, None]
+        ends = torch.tensor([span.end for span in spans], device=device)[:, None]
+        grid = starts + torch.arange(self._width, device=device)
+        real = grid < ends
+        self._flat = real.flatten().nonzero()[:, 0]
+        self.positions = grid.flatten()[self._flat]
+        self._rows = (self._flat // self._width) + first
+        # A padded query sees the keys that the row's last one sees: its result is dropped, and it is never empty.
+        unseen = torch.arange(self._span, device=device) > torch.minimum(grid, ends - 1)[:, :, None]
+        mask = torch.zeros(unseen.shape, dtype=dtype, device=device).masked_fill_(unseen, -math.inf)
+        self._mask = mask[:, None].repeat_interleave(shape.heads // shape.kv_heads, 2)
+        self._full = bool(real.all())
+
+    def __call__(self, layer: int, qkv: Tensor) -> Tensor:
+        shape, group = self._shape, self._shape.heads // self._shape.kv_heads
+        rows, tokens = self._slots.stop - self._slots.start, qkv.shape[0]
+        plane = self._planes[layer]
+        plane[self._rows, self.positions] = qkv[:, :, group:]
+        keys, values = plane[self._slots, : self._span].permute(3, 0, 2, 1, 4).unbind(0)
+        queries = qkv[:, :, :group].reshape(tokens, -1)
+        if not self._full:
+            queries = queries.new_zeros(rows * self._width, queries.shape[1]).index_copy_(0, self._flat, queries)
+        grid = (rows, self._width, shape.kv_heads, group, shape.head_dim)
+        folded = queries.view(grid).transpose(1, 2).reshape(rows, shape.kv_heads, -1, shape.head_dim)
+        mixed = F.scaled_dot_product_attention(folded, keys, values, attn_mask=self._mask)
+        mixed = mixed.reshape(rows, shape.kv_heads, self._width, group, shape.head_dim).transpose(1, 2)
+        packed = mixed.reshape(rows * self._width, -1)
+        return packed if self._full else packed.index_select(0, self._flat)
