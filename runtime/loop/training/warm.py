@@ -78,10 +78,9 @@ def _some(episodes: Sequence[Sealed], count: int) -> Sequence[Sealed]:
 
 def identity(made: Sequence[Stage]) -> str:
     """A digest of all that is learnt and how."""
-    return digest(dumps([
-        [dict(sorted(stage.config.deciding().items())), [[list(row.ids), list(row.mask)] for row in stage.rows]]
-        for stage in made
-    ]))
+    learnt = [[[list(row.ids), list(row.mask)] for row in stage.rows] for stage in made]
+    # The settings hold floats, whose shortest decimal is as good a name as any.
+    return digest(dumps([[repr(stage.config) for stage in made], learnt]))
 
 
 async def learn(
