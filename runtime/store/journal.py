@@ -43,7 +43,7 @@ class FileJournal:
         self.path = folder / FILE
         self.notes: list[str] = []
         self._latest: dict[str, Entry] = {}
-        self._lock = _take_lock(folder)
+        self._lock = take_lock(folder)
         try:
             with writing(self.path):
                 self._recover()
@@ -177,7 +177,8 @@ def _read(line: bytes) -> Sealed:
         ) from wrong
 
 
-def _take_lock(folder: Path) -> int:
+def take_lock(folder: Path) -> int:
+    """Make a run folder this process's own until the descriptor is closed. Raises StoreFault where it is another's."""
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
