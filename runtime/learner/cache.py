@@ -32,7 +32,7 @@ class Cache:
 class CachePool:
     """Slots for the keys and values of sessions; both the number of slots and their length grow on demand.
 
-    `planes[layer]` is [slots, capacity, kv_heads, 2, head_dim], 2 being key and value. The rows of a batch lie in
+    `planes[layer]` is [slots, kv_heads, 2, capacity, head_dim], 2 being key and value. The rows of a batch lie in
     the first slots, so that attention reads them as one view; sessions change places when a batch needs it.
     """
 
@@ -48,7 +48,7 @@ class CachePool:
 
     def _allocate(self, slots: int, capacity: int) -> None:
         shape = self._shape
-        size = (shape.layers, slots, capacity, shape.kv_heads, 2, shape.head_dim)
+        size = (shape.layers, slots, shape.kv_heads, 2, capacity, shape.head_dim)
         # Zeros, because what attention masks out is still multiplied by 0, and 0 times NaN is NaN.
         self._memory = torch.zeros(size, dtype=self._dtype, device=self._device)
         self.planes: tuple[Tensor, ...] = self._memory.unbind(0)
@@ -65,7 +65,7 @@ class CachePool:
         capacity = max(self.capacity, min(-(-capacity // _STEP) * _STEP, self._shape.context))
         old, held = self._memory, max((len(cache.ids) for cache in self._sessions.values()), default=0)
         self._allocate(slots, capacity)
-        self._memory[:, : old.shape[1], :held].copy_(old[:, :, :held])
+        self._memory[:, : old.shape[1], :, :, :held].copy_(old[:, :, :, :, :held])
 
     def grow(self) -> None:
         """Lengthen the slots by a half: a turn that goes on longer than expected pays for few copies."""
@@ -100,9 +100,9 @@ class CachePool:
             return
         first, second = self._slots[one], self._slots[other]
         ahead, back = (len(cache.ids) if cache else 0 for cache in (first, second))
-        moved = self._memory[:, one, :ahead].clone()
-        self._memory[:, one, :back] = self._memory[:, other, :back]
-        self._memory[:, other, :ahead] = moved
+        moved = self._memory[:, one, :, :, :ahead].clone()
+        self._memory[:, one, :, :, :back] = self._memory[:, other, :, :, :back]
+        self._memory[:, other, :, :, :ahead] = moved
         self._slots[one], self._slots[other] = second, first
         if first:
             first.slot = other
@@ -112,7 +112,7 @@ class CachePool:
     def copy(self, source: Cache, target: Cache) -> None:
         """Make one session's cache hold what another's does."""
         length = len(source.ids)
-        self._memory[:, target.slot, :length] = self._memory[:, source.slot, :length]
+        self._memory[:, target.slot, :, :, :length] = self._memory[:, source.slot, :, :, :length]
         target.ids = list(source.ids)
 
     def forget(self, sessions: Iterable[str]) -> None:
@@ -126,5 +126,6 @@ class CachePool:
         if not self._slots:
             self.clear()
 
-    def __len__(self) -> int:
-        return len(self._sessions)
+    def bytes(self) -> int:
+        """Memory taken."""
+        return self._memory.numel() * self._memory.element_size()

@@ -13,12 +13,13 @@ from torch import Tensor
 
 from guerdon.runtime.learner.shape import ModelShape, RopeScaling
 
-_BUCKET = 32
+_BUCKET = 8
+_NARROW = 128
 
 
 @dataclass(frozen=True, slots=True)
 class _Layer:
-    """Views of one layer's tensors; matrices that are added to the residual are transposed views."""
+    """One layer's tensors."""
 
     norm: Tensor
     qkv: Tensor
@@ -112,10 +113,10 @@ class Decoder:
             bias=held.get(attention + "linear_qkv.bias"),
             q_norm=held.get(attention + "q_layernorm.weight"),
             k_norm=held.get(attention + "k_layernorm.weight"),
-            proj=held[attention + "linear_proj.weight"].t(),
+            proj=held[attention + "linear_proj.weight"],
             mlp_norm=held[at + "pre_mlp_layernorm.weight"],
             fc1=held[at + "mlp.linear_fc1.weight"],
-            fc2=held[at + "mlp.linear_fc2.weight"].t(),
+            fc2=held[at + "mlp.linear_fc2.weight"],
         )
 
     def _rotations(self) -> Tensor:
@@ -129,30 +130,56 @@ class Decoder:
 
     def __call__(self, ids: Tensor, positions: Tensor, attend: Attend) -> Tensor:
         """Hidden states [T, hidden] before the last norm, of ids [T] at positions [T]."""
-        shape = self.shape
         angles = positions[:, None, None, None] * self._angles
         cos, sin = angles.cos().to(self.dtype), angles.sin().to(self.dtype)
-        group = (-1, shape.kv_heads, shape.heads // shape.kv_heads + 2, shape.head_dim)
         x = F.embedding(ids, self._embedding)
+        return (self._narrow if len(ids) <= _NARROW else self._wide)(x, cos, sin, attend)
+
+    def _wide(self, x: Tensor, cos: Tensor, sin: Tensor, attend: Attend) -> Tensor:
+        """Many ids: each id's features lie together."""
         for index, layer in enumerate(self._layers):
-            qkv = F.linear(self._norm(x, layer.norm), layer.qkv, layer.bias).view(group)
-            if layer.q_norm is not None and layer.k_norm is not None:
-                qkv = self._norm_heads(qkv, layer.q_norm, layer.k_norm)
-            qkv = torch.addcmul(qkv * cos, qkv.roll(shape.head_dim // 2, -1), sin)
-            x.addmm_(attend(index, qkv), layer.proj)
+            qkv = F.linear(self._norm(x, layer.norm), layer.qkv, layer.bias)
+            x.addmm_(attend(index, self._rotated(qkv, layer, cos, sin)), layer.proj.t())
             gate, up = F.linear(self._norm(x, layer.mlp_norm), layer.fc1).chunk(2, -1)
-            x.addmm_(F.silu(gate).mul_(up), layer.fc2)
+            x.addmm_(F.silu(gate).mul_(up), layer.fc2.t())
         return x
+
+    def _narrow(self, x: Tensor, cos: Tensor, sin: Tensor, attend: Attend) -> Tensor:
+        """Few ids: each feature's ids lie together, for weight @ x is up to 1.7 times as fast as x @ weight.T when x
+        is narrow (MKL, 2 to 32 ids)."""
+        x = x.t().contiguous()
+        for index, layer in enumerate(self._layers):
+            qkv = torch.mm(layer.qkv, self._norm_columns(x, layer.norm)).t().contiguous()
+            if layer.bias is not None:
+                qkv += layer.bias
+            x.addmm_(layer.proj, attend(index, self._rotated(qkv, layer, cos, sin)).t())
+            gate, up = torch.mm(layer.fc1, self._norm_columns(x, layer.mlp_norm)).chunk(2, 0)
+            x.addmm_(layer.fc2, F.silu(gate).mul_(up))
+        return x.t()
+
+    def _rotated(self, qkv: Tensor, layer: _Layer, cos: Tensor, sin: Tensor) -> Tensor:
+        """Queries, keys and values by query group, turned to their positions (rotate-half)."""
+        shape = self.shape
+        qkv = qkv.view(-1, shape.kv_heads, shape.heads // shape.kv_heads + 2, shape.head_dim)
+        if layer.q_norm is not None and layer.k_norm is not None:
+            qkv = self._norm_heads(qkv, layer.q_norm, layer.k_norm)
+        return torch.addcmul(qkv * cos, qkv.roll(shape.head_dim // 2, -1), sin)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """fp32 logits [rows, vocab] of hidden states [rows, hidden]; padded ids have none."""
-        return F.linear(self._norm(hidden, self._final), self._output).float()
+        return torch.mm(self._output, self._norm(hidden, self._final).t()).t().float()
 
     def _norm(self, x: Tensor, weight: Tensor) -> Tensor:
         """RMSNorm in fp32 (Zhang and Sennrich, 2019)."""
         if x.dtype == torch.float32:
             return F.rms_norm(x, weight.shape, weight, self.shape.norm_eps)
         return F.rms_norm(x.float(), weight.shape, weight.float(), self.shape.norm_eps).to(x.dtype)
+
+    def _norm_columns(self, x: Tensor, weight: Tensor) -> Tensor:
+        """The same of [hidden, T]."""
+        wide = x.float()
+        scale = wide.square().mean(0).add_(self.shape.norm_eps).rsqrt_()
+        return (wide * scale).mul_(weight[:, None]).to(x.dtype)
 
     def _norm_heads(self, qkv: Tensor, q_norm: Tensor, k_norm: Tensor) -> Tensor:
         queries = self._norm(qkv[:, :, :-2], q_norm)
@@ -164,28 +191,28 @@ class StepAttention:
 
     def __init__(self, shape: ModelShape, planes: Sequence[Tensor], lengths: Sequence[int]) -> None:
         """`lengths` are the ids that each row's cache holds already."""
-        self._planes, self._group = planes, shape.heads // shape.kv_heads
-        first = planes[0]
-        rows, longest = len(lengths), max(lengths)
-        # One bucket ahead, so that the views serve the next ids too; attention over masked keys is cheaper than views.
-        self._span = min(-(-(longest + 1) // _BUCKET) * _BUCKET, first.shape[1])
-        self._left = self._span - longest
-        self._rows = torch.arange(rows, device=first.device)
-        self.positions = torch.tensor(lengths, device=first.device)
-        self._uniform = False
-        unseen = torch.arange(self._span, device=first.device) >= self.positions[:, None]
-        self._mask = torch.zeros(unseen.shape, dtype=first.dtype, device=first.device).masked_fill_(unseen, -math.inf)
-        self._wide = self._mask[:, None, None, :].expand(-1, -1, self._group, -1)
-        views = [plane[:rows, : self._span].permute(3, 0, 2, 1, 4).unbind(0) for plane in planes]
-        self._keys = [view[0] for view in views]
-        self._values = [view[1] for view in views]
+        first, rows, longest = planes[0], len(lengths), max(lengths)
+        device = first.device
+        # A little ahead, so that the views serve the next ids too: to attend over a few masked keys costs less.
+        span = min(longest + _BUCKET, first.shape[3])
+        self._left = span - longest
+        self._scale = shape.head_dim**-0.5
+        self._rows, self.positions = torch.arange(rows, device=device), torch.tensor(lengths, device=device)
+        unseen = torch.arange(span, device=device) >= self.positions[:, None]
+        mask = torch.zeros(unseen.shape, dtype=first.dtype, device=device).masked_fill_(unseen, -math.inf)
+        self._mask = mask[:, None].repeat(1, shape.kv_heads, 1)
+        self._wide = self._mask.view(-1, 1, span)
+        self._writes = [by_position(plane) for plane in planes]
+        heads = [plane[:rows, :, :, :span].flatten(0, 1) for plane in planes]
+        self._keys = [head[:, 0].transpose(1, 2) for head in heads]
+        self._values = [head[:, 1] for head in heads]
 
     def open(self) -> bool:
         """Take the next position into view; False where the bucket is used up and a new one must be built."""
         if self._left == 0:
             return False
         self._left -= 1
-        self._mask[self._rows, self.positions] = 0.0
+        self._mask[self._rows, :, self.positions] = 0.0
         return True
 
     def close(self) -> None:
@@ -193,12 +220,17 @@ class StepAttention:
         self.positions += 1
 
     def __call__(self, layer: int, qkv: Tensor) -> Tensor:
-        group = self._group
-        self._planes[layer].index_put_((self._rows, self.positions), qkv[:, :, group:])
-        mixed = F.scaled_dot_product_attention(
-            qkv[:, :, :group], self._keys[layer], self._values[layer], attn_mask=self._wide
-        )
-        return mixed.reshape(qkv.shape[0], -1)
+        rows, group = qkv.shape[0], qkv.shape[2] - 2
+        self._writes[layer].index_put_((self._rows, self.positions), qkv[:, :, group:])
+        # Two products over the heads of all rows: for one query a head, faster than the fused attention (CPU).
+        queries = qkv[:, :, :group].reshape(-1, group, qkv.shape[3])
+        scores = torch.baddbmm(self._wide, queries, self._keys[layer], alpha=self._scale)
+        return torch.bmm(scores.softmax(-1), self._values[layer]).view(rows, -1)
+
+
+def by_position(plane: Tensor) -> Tensor:
+    """A layer's cache as [slots, capacity, kv_heads, 2, head_dim]: where a position's keys and values go."""
+    return plane.permute(0, 3, 1, 2, 4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,8 +269,8 @@ class SpanAttention:
         shape, group = self._shape, self._shape.heads // self._shape.kv_heads
         rows, tokens = self._slots.stop - self._slots.start, qkv.shape[0]
         plane = self._planes[layer]
-        plane[self._rows, self.positions] = qkv[:, :, group:]
-        keys, values = plane[self._slots, : self._span].permute(3, 0, 2, 1, 4).unbind(0)
+        by_position(plane).index_put_((self._rows, self.positions), qkv[:, :, group:])
+        keys, values = plane[self._slots, :, :, : self._span].unbind(2)
         queries = qkv[:, :, :group].reshape(tokens, -1)
         if not self._full:
             queries = queries.new_zeros(rows * self._width, queries.shape[1]).index_copy_(0, self._flat, queries)

@@ -37,6 +37,10 @@ class DecoderSampler:
         """Drop the caches of sessions; an unknown one is no error."""
         self._pool.forget(sessions)
 
+    def cached_bytes(self) -> int:
+        """Memory that the caches take."""
+        return self._pool.bytes()
+
     def generate(self, requests: Sequence[Request]) -> list[Sampled]:
         """One turn for each request, in their order.
 
