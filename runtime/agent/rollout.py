@@ -184,6 +184,8 @@ _RENDERER = TextRenderer()
 def _tokens(turn: Turn) -> int:
     if turn.tokens is not None:
         return sum(turn.tokens.mask)
+    if turn.count is not None:
+        return turn.count
     return _RENDERER.count(turn.message)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 USAGE = """usage: guerdon run PACK policy=NAME [key=value …] [-m]
 
 PACK is a pack's folder, a .task file or a plan.json. Policies: oracle, idle, refusal, quit, exploit, scripted,
-exit0, equals_all. Some keys: samples=4 seed=1 rows=[a,b] split=eval first=10 sandbox.concurrency=4
+exit0, equals_all, openai. Some keys: samples=4 seed=1 rows=[a,b] split=eval first=10 sandbox.concurrency=4
 store.runs=DIR reward.TERM=0.5. With -m, commas sweep: policy=oracle,idle. The same command again resumes."""
 
 

@@ -15,6 +15,10 @@ class PolicyFault(Exception):
     """The policy's own infrastructure failed (a lost server): the episode is invalid, not a fail."""
 
 
+class PolicyDown(PolicyFault):
+    """The policy can act in no episode (a refused key, no such model, a spent budget): the run stops with this line."""
+
+
 @dataclass(frozen=True, slots=True)
 class Occasion:
     """What a policy may be asked to act on. A model looks at `tools` only; demonstrations read the rest."""

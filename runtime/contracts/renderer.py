@@ -42,3 +42,19 @@ class Renderer(Protocol):
     def parse(self, ids: Sequence[int]) -> Action | Malformed:
         """What the sampled ids of one turn ask for."""
         ...
+
+
+class ToolText(Protocol):
+    """Tool calls written as text, for a served model whose server knows nothing of tools."""
+
+    def instructions(self, tools: Sequence[ToolPlan]) -> str:
+        """What tells a model of its tools; empty where it has none."""
+        ...
+
+    def write(self, message: Message) -> str:
+        """An assistant's message, calls and all, as one text."""
+        ...
+
+    def read(self, text: str) -> Action | Malformed:
+        """What an assistant's text asks for."""
+        ...

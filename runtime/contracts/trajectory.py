@@ -54,12 +54,14 @@ class Tokens:
 class Turn:
     """One act of a policy: an assistant message, and its tokens where the policy is trainable.
 
-    `malformed` holds, for each thing in the text that looked like a call and was none, the error.
+    `malformed` holds, for each thing in the text that looked like a call and was none, the error; `count` is how many
+    tokens the turn is by the word of the server that sampled it, None where nobody says.
     """
 
     message: Message
     malformed: tuple[str, ...] = ()
     tokens: Tokens | None = None
+    count: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from omegaconf.errors import OmegaConfBaseException
 from rich.console import Console
 
 from guerdon.conf.run import GROUPS, RunConf
+from guerdon.runtime.agent import codec
 from guerdon.runtime.contracts.plan import LoadedPlan
 from guerdon.runtime.contracts.policy import PolicyFault
 from guerdon.runtime.contracts.sandbox import SandboxFault, SandboxProvider
@@ -59,6 +60,9 @@ class App:
     load: Load
     provider: Callable[[], Awaitable[SandboxProvider]]
     console: Console
+    command: str = "run"
+    after: Callable[[Path], None] = lambda out: None
+    """Called with the folder of each run that came to its end, in this process or before."""
     unwell: bool = False
     halted: bool = False
     """Whether the rest of a sweep is left out, since it would meet the same fault of the host."""
@@ -84,6 +88,7 @@ class App:
             self.console.print(f"done already: {out}", markup=False, soft_wrap=True)
             with suppress(OSError, ValueError):  # DONE alone says it; the table is a courtesy
                 self.console.print(table(json.loads((out / SUMMARY).read_text())))
+            self.after(out)
             return
         with writing(out):
             out.mkdir(parents=True, exist_ok=True)
@@ -91,7 +96,7 @@ class App:
         try:
             summary = asyncio.run(self._run(settled, plan, out, config))
         except Interrupted:
-            again = shlex.join(["guerdon", "run", self.pack, *self.overrides])
+            again = shlex.join(["guerdon", self.command, self.pack, *self.overrides])
             self.console.print(
                 f"stopped; what was sealed is kept in {out}; go on with: {again}",
                 markup=False, soft_wrap=True,
@@ -99,6 +104,7 @@ class App:
             # Hydra goes on with the next job after an Exception, and ends the sweep after this.
             raise KeyboardInterrupt from None
         self._tell(summary, out)
+        self.after(out)
 
     def settled(self, config: DictConfig) -> tuple[Settled, LoadedPlan]:
         """A composed configuration as one run, wholly checked, and its plan: with changed weights another one,
@@ -106,7 +112,7 @@ class App:
         settled = settle(_plain(config), self.plan.plan)
         plan = self._weighted(settled.weights) if settled.weights else self.plan
         check(plan, settled.cfg)
-        make(settled.policy, settled.settings)
+        make(settled.policy, settled.settings, codec)
         return settled, plan
 
     def _weighted(self, weights: Weights) -> LoadedPlan:
@@ -116,7 +122,7 @@ class App:
         return self.weighted[key]
 
     async def _run(self, settled: Settled, plan: LoadedPlan, out: Path, config: DictConfig) -> Summary:
-        policy = make(settled.policy, settled.settings)
+        policy = make(settled.policy, settled.settings, codec)
         with Reporter(self.console) as reporter, stop_on_signals(reporter.note) as stop:
             # A pack of plain answers runs on a machine without Podman.
             provider = await self.provider() if plan.plan.environments else None
@@ -144,14 +150,15 @@ class App:
 def run_app(
     pack: str, overrides: Sequence[str], load: Load,
     provider: Callable[[], Awaitable[SandboxProvider]], console: Console | None = None,
+    *, command: str = "run", after: Callable[[Path], None] = lambda out: None,
 ) -> int:
     """Run a pack, or a sweep over it (`-m`). Returns 0, 1 (a run failed or is not well), 2 (usage) or 130.
 
     Everything that can be refused is refused before any sandbox starts. `load` gives the plan of a pack with
     some weights replaced (none at first); what it raises of the pack itself is the caller's to say, as is StoreFault
-    where no run folder can be made.
+    where no run folder can be made. `command` is what a person typed; `after` is called with each run's folder.
     """
-    app = App(pack, overrides, load(pack, {}), load, provider, console or Console(stderr=True))
+    app = App(pack, overrides, load(pack, {}), load, provider, console or Console(stderr=True), command, after)
     _register(app.plan)
     try:
         problem = _preflight(app)

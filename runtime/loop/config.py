@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from guerdon.compiler.plan.canonical import Json, digest, dumps
 from guerdon.compiler.plan.schema import InstancePlan
+from guerdon.runtime.policy.table import deciding
 
 
 class RunError(Exception):
@@ -38,9 +39,9 @@ class RunConfig:
         }
 
 
-def folder_name(pack: str, policy: str, plan: str, cfg: RunConfig, settings: Json) -> str:
+def folder_name(pack: str, policy: str, plan: str, cfg: RunConfig, settings: Mapping[str, Json]) -> str:
     """The run folder's name: the same command on the same plan names the same folder."""
-    config = digest(dumps({"run": cfg.deciding(), "policy": policy, "settings": settings}))
+    config = digest(dumps({"run": cfg.deciding(), "policy": policy, "settings": deciding(policy, settings)}))
     safe = "".join(c if c.isalnum() or c in "-_." else "_" for c in pack)
     return f"{safe}-{policy}-{plan.removeprefix('sha256:')[:10]}-{config.removeprefix('sha256:')[:10]}"
 

@@ -11,7 +11,7 @@ from guerdon.compiler.plan.schema import EnvironmentPlan, InstancePlan, TaskPlan
 from guerdon.runtime.agent.rollout import Rollout, SandboxLost, rollout
 from guerdon.runtime.agent.setup import fill, initial_files
 from guerdon.runtime.contracts.assets import expand
-from guerdon.runtime.contracts.policy import PolicyFault
+from guerdon.runtime.contracts.policy import PolicyDown, PolicyFault
 from guerdon.runtime.contracts.sandbox import Artefacts, PutFile, Sandbox, SandboxFault
 from guerdon.runtime.contracts.trajectory import (
     Counters,
@@ -57,7 +57,7 @@ async def run_episode(shop: Workshop, job: Job) -> Sealed:
     """Run, verify and score one episode.
 
     Whatever the agent did is a pass or a fail; what our side did wrong is an invalid one. Raises HostFault,
-    AssetFault and RunError, which concern the whole run.
+    AssetFault, PolicyDown and RunError, which concern the whole run.
     """
     instance = job.instance
     environment = shop.environment(instance)
@@ -68,6 +68,8 @@ async def run_episode(shop: Workshop, job: Job) -> Sealed:
         done = await _acted(shop, scene)
     except SandboxFault as fault:
         return _invalid(job, f"infrastructure: {fault}", time.monotonic() - began)
+    except PolicyDown:
+        raise
     except PolicyFault as fault:
         return _invalid(job, f"policy: {fault}", time.monotonic() - began)
     frozen = time.monotonic()

@@ -47,7 +47,7 @@ async def run(
     """Run what of the plan is not yet sealed in `out`, and sum up.
 
     Raises RunError (a selection that the plan does not have, a folder of another plan), StoreFault,
-    AssetFault, HostFault and Interrupted; all that was sealed before stays, and the same call goes on from
+    AssetFault, HostFault, PolicyDown and Interrupted; all that was sealed before stays, and the same call goes on from
     there. `settings` are kept beside the results.
     """
     check(plan, cfg)
@@ -136,7 +136,7 @@ async def _episodes(
         summary.ran += 1
         if watcher:
             watcher.episode(done)
-        if done.outcome is Outcome.INVALID and "infrastructure:" in done.reason:
+        if done.outcome is Outcome.INVALID and ("infrastructure:" in done.reason or done.reason.startswith("policy:")):
             breaker.fault(done.reason)
         else:
             breaker.fine()

@@ -218,5 +218,7 @@ def test_table_names():
         make("oracel")
     with pytest.raises(PolicyFault, match="policy.script"):
         make("scripted")
-    for name in set(POLICIES) - {"scripted"}:
+    with pytest.raises(PolicyFault, match="policy.base_url"):
+        make("openai")
+    for name in set(POLICIES) - {"scripted", "openai"}:
         assert make(name).name == name
