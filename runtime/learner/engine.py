@@ -47,7 +47,7 @@ class Engine:
         self.policy = model.policy(module)
         self.optimizer = optimizer.build(self.module, config)
         self.version = 0
-        self._reference: dict[str, Tensor] = {}
+        self.reference_weights: dict[str, Tensor] = {}
 
     # -- scoring -----------------------------------------------------------------------------------------------------
 
@@ -77,7 +77,7 @@ class Engine:
 
     def keep_reference(self) -> None:
         """Remember the present weights (each rank its own shards)."""
-        self._reference = {name: held.detach().clone() for name, held in self._parameters().items()}
+        self.reference_weights = {name: held.detach().clone() for name, held in self.parameters().items()}
 
     def reference(self, rows: Sequence[Row], temperature: float = 1.0) -> list[tuple[float, ...]]:
         """`logprobs` under the remembered weights. Raises LearnerFault where none are."""
@@ -87,19 +87,20 @@ class Engine:
     @contextlib.contextmanager
     def referring(self) -> Iterator[None]:
         """While it is open, the model's parameters are the reference policy's: memory is exchanged, not copied."""
-        if not self._reference:
+        if not self.reference_weights:
             raise LearnerFault("no reference policy is kept: call keep_reference first")
-        own = self._parameters()
+        own = self.parameters()
         live = {name: held.data for name, held in own.items()}
         for name, held in own.items():
-            held.data = self._reference[name]
+            held.data = self.reference_weights[name]
         try:
             yield
         finally:
             for name, held in own.items():
                 held.data = live[name]
 
-    def _parameters(self) -> dict[str, Tensor]:
+    def parameters(self) -> dict[str, Tensor]:
+        """This rank's shards by global name."""
         return names.parameters(self.module, self.config.model)
 
     # -- training ----------------------------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ def row_sum(values: Tensor) -> Tensor:
     group = parallel_state.get_context_parallel_group()
     if group.size() == 1:
         return own
-    total: Tensor = SumOverContext.apply(own, group)
+    total: Tensor = SumOverContext.apply(own, group)  # type: ignore[no-untyped-call]
     return total
 
 
@@ -71,7 +71,7 @@ class Step:
             row_sum=row_sum,
         )
         each, found = LOSSES[self.config.name](tokens, self.config)
-        loss = (each * (mask * micro.coefficients)).sum()
+        loss: Tensor = (each * (mask * micro.coefficients)).sum()
         if self.reports:
             self._note(loss, tokens, found)
         return loss

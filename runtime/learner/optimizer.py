@@ -59,8 +59,8 @@ def prime(adam: Any) -> None:
         group["fused"], group["foreach"] = True, False
         for parameter in group["params"]:
             state = adam.state[parameter]
-            if "step" not in state:
-                state["step"] = torch.zeros((), device=parameter.device)
+            # A copy of its own: after a load, a distributed optimizer's parameters share one and count it up together.
+            state["step"] = state["step"].clone() if "step" in state else torch.zeros((), device=parameter.device)
             for moment in ("exp_avg", "exp_avg_sq"):
                 if moment not in state:
                     state[moment] = torch.zeros_like(parameter, memory_format=torch.preserve_format)

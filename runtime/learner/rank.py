@@ -151,7 +151,7 @@ def serve(link: socket.socket | None) -> None:
             return
         if command.name == "start":
             try:
-                session = Session(*command.arguments, control)
+                session = Session(command.arguments[0], control)
                 answer = Answer("value", session.describe())
             except LearnerFault as fault:
                 answer = Answer("learner", str(fault))

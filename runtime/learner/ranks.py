@@ -168,7 +168,8 @@ class Ranks:
             if self._fault:
                 raise LearnerFault(self._fault)
             answer = asyncio.ensure_future(self._exchange(command))
-            await asyncio.wait({answer, self._death}, return_when=asyncio.FIRST_COMPLETED)
+            waits: list[asyncio.Future[Any]] = [answer, self._death]
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
             if answer.done() and answer.exception() is None:
                 return _value(answer.result())
             answer.cancel()

@@ -69,7 +69,7 @@ def _rng_set(original: Any) -> Any:
 
 
 def _rng_seed(original: Any) -> Any:
-    return lambda seed: torch.manual_seed(seed)
+    return torch.manual_seed
 
 
 def _clip(original: Any) -> Any:

@@ -20,13 +20,13 @@ def score(logits: Tensor, targets: Tensor, vocab: int, temperature: float, group
     `logits` is [..., vocab / ranks] and its memory is used up; `targets` is [...]. Ids at or above `vocab` (padding)
     have no probability. Both results are float32 [...], the same on every rank of `group`, and differentiable.
     """
-    log_probs, entropy = _Score.apply(logits, targets, vocab, temperature, group)
+    log_probs, entropy = _Score.apply(logits, targets, vocab, temperature, group)  # type: ignore[no-untyped-call]
     return log_probs, entropy
 
 
 class _Score(torch.autograd.Function):
     @staticmethod
-    def forward(  # type: ignore[override]
+    def forward(  # type: ignore[override]  # noqa: PLR0917 - autograd passes them by position
         ctx: Any, logits: Tensor, targets: Tensor, vocab: int, temperature: float, group: Any
     ) -> tuple[Tensor, Tensor]:
         ctx.set_materialize_grads(False)
