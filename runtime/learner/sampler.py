@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 from torch import Tensor
 
 from guerdon.runtime.contracts.sampling import Request, Sampled, SamplerFault
-from guerdon.runtime.learner.cache import Cache, CachePool
-from guerdon.runtime.learner.decode import Decoder, Span, SpanAttention, StepAttention
-from guerdon.runtime.learner.noise import Choice
+from guerdon.runtime.learner.attention import SpanAttention, StepAttention
+from guerdon.runtime.learner.cache import CachePool
+from guerdon.runtime.learner.decode import Decoder
+from guerdon.runtime.learner.rows import Rows, chunks
 from guerdon.runtime.learner.shape import ModelShape
-
-_CHUNK = 2048
 
 
 class DecoderSampler:
@@ -84,7 +83,7 @@ class DecoderSampler:
 
     def _batch(self, requests: Sequence[Request]) -> dict[str, Sampled]:
         """Prefill, then decode until every row has ended; a failure leaves no half-written cache behind."""
-        rows = _Rows(requests, self._pool, self._shape)
+        rows = Rows(requests, self._pool, self._shape)
         try:
             hidden = self._prefill(rows)
             self._decode(rows, hidden)
@@ -100,11 +99,11 @@ class DecoderSampler:
             for turn in rows.done
         }
 
-    def _prefill(self, rows: _Rows) -> Tensor:
+    def _prefill(self, rows: Rows) -> Tensor:
         """Fill the caches of all rows up to their prefix; the hidden state [rows, hidden] of each prefix's last id."""
         device, decoder = self._decoder.device, self._decoder
         hidden = torch.empty(len(rows.live), self._shape.hidden, dtype=decoder.dtype, device=device)
-        for spans in _chunks(rows.spans):
+        for spans in chunks(rows.spans):
             attend = SpanAttention(self._shape, self._pool.planes, spans)
             ids = [token for span in spans for token in rows.live[span.row].request.ids[span.start : span.end]]
             out = decoder(torch.tensor(ids, device=device), attend.positions, attend)
@@ -119,7 +118,7 @@ class DecoderSampler:
             hidden[row] = hidden[leader]
         return hidden
 
-    def _decode(self, rows: _Rows, hidden: Tensor) -> None:
+    def _decode(self, rows: Rows, hidden: Tensor) -> None:
         """The token loop: one id for every live row, until none is left."""
         choice, decoder = rows.choice(self._decoder.device), self._decoder
         attend: StepAttention | None = None
@@ -138,119 +137,8 @@ class DecoderSampler:
             attend.close()
             rows.stored()
 
-    def _view(self, rows: _Rows) -> StepAttention:
+    def _view(self, rows: Rows) -> StepAttention:
         lengths = [len(turn.cache.ids) for turn in rows.live]
         if max(lengths) >= self._pool.capacity:
             self._pool.grow()
         return StepAttention(self._shape, self._pool.planes, lengths)
-
-
-class _Turn:
-    """A turn on its way: what it asked, its cache, and what it has so far."""
-
-    __slots__ = ("cache", "ids", "left", "logprobs", "request", "stop", "stopped")
-
-    def __init__(self, request: Request, cache: Cache, room: int) -> None:
-        self.request, self.cache = request, cache
-        self.left = min(request.sampling.max_tokens, room)
-        self.stop = frozenset(request.sampling.stop)
-        self.ids: list[int] = []
-        self.logprobs: list[float] = []
-        self.stopped = False
-
-
-class _Rows:
-    """The live rows of a batch: row r lies in slot r. Rows that prefill come first, the most new ids first."""
-
-    def __init__(self, requests: Sequence[Request], pool: CachePool, shape: ModelShape) -> None:
-        self._pool = pool
-        self.done: list[_Turn] = []
-        leaders, following = _leaders(requests)
-        known = pool.known
-        kept = {r.session: min(known(r.session, r.ids), len(r.ids) - 1) for r in leaders}
-        leaders.sort(key=lambda request: kept[request.session] - len(request.ids))
-        order = leaders + [follower for follower, _ in following]
-        caches = pool.arrange([request.session for request in order])
-        for request, cache in zip(order, caches, strict=True):
-            cache.ids = cache.ids[: kept.get(request.session, 0)]
-        pool.reserve(max(min(len(r.ids) + min(r.sampling.max_tokens, 64), shape.context) for r in order))
-        self.live = [
-            _Turn(request, cache, shape.context - len(request.ids))
-            for request, cache in zip(order, caches, strict=True)
-        ]
-        self.spans = [Span(row, kept[request.session], len(request.ids)) for row, request in enumerate(leaders)]
-        row_of = {request.session: row for row, request in enumerate(order)}
-        self.followers = [(row_of[follower.session], row_of[leader.session]) for follower, leader in following]
-
-    def choice(self, device: torch.device) -> Choice:
-        """How these rows choose their ids."""
-        asked = [turn.request for turn in self.live]
-        return Choice(
-            [request.sampling.temperature for request in asked], [request.sampling.top_p for request in asked],
-            [(request.seed, request.turn) for request in asked], device,
-        )
-
-    def take(self, ids: Sequence[int], logprobs: Sequence[float]) -> list[int] | None:
-        """Note an id for every row; rows that have ended leave. The rows kept, in their new order, or None for all."""
-        ended = []
-        for row, turn in enumerate(self.live):
-            turn.ids.append(ids[row])
-            turn.logprobs.append(logprobs[row])
-            turn.left -= 1
-            if ids[row] in turn.stop:
-                turn.stopped = True
-                ended.append(row)
-            elif turn.left == 0:
-                ended.append(row)
-        return self._leave(ended) if ended else None
-
-    def _leave(self, ended: Sequence[int]) -> list[int]:
-        """Fill the place of each ended row with the last live one."""
-        kept = list(range(len(self.live)))
-        for row in reversed(ended):
-            last = len(self.live) - 1
-            self._pool.swap(row, last)
-            self.live[row], self.live[last] = self.live[last], self.live[row]
-            kept[row], kept[last] = kept[last], kept[row]
-            self.done.append(self.live.pop())
-            kept.pop()
-        return kept
-
-    def stored(self) -> None:
-        """The cache now holds the last id of every row."""
-        for turn in self.live:
-            turn.cache.ids.append(turn.ids[-1])
-
-
-def _leaders(requests: Sequence[Request]) -> tuple[list[Request], list[tuple[Request, Request]]]:
-    """Requests that compute their prefix, and (follower, leader) pairs where another's is the same."""
-    first: dict[tuple[int, ...], Request] = {}
-    following = []
-    for request in requests:
-        leader = first.setdefault(request.ids, request)
-        if leader is not request:
-            following.append((request, leader))
-    return list(first.values()), following
-
-
-def _chunks(spans: Sequence[Span]) -> Iterator[list[Span]]:
-    """Neighbouring rows together while their padded ids fit a chunk; a long row in pieces of its own."""
-    chunk: list[Span] = []
-    width = 0
-    for span in spans:
-        start = span.start
-        while span.end - start > _CHUNK:
-            if chunk:
-                yield chunk
-                chunk, width = [], 0
-            yield [Span(span.row, start, start + _CHUNK)]
-            start += _CHUNK
-        rest = Span(span.row, start, span.end)
-        wider = max(width, rest.end - rest.start)
-        if chunk and wider * (len(chunk) + 1) > _CHUNK:
-            yield chunk
-            chunk, wider = [], rest.end - rest.start
-        chunk.append(rest)
-        width = wider
-    if chunk:
-        yield chunk
