@@ -49,7 +49,7 @@ class TextRenderer:
 
     def start(self, messages: Sequence[Message], tools: Sequence[ToolPlan]) -> tuple[int, ...]:
         """The ids of an opening: what the tools are, the messages, the assistant's marker."""
-        told = instructions(tools)
+        told = self.instructions(tools)
         opening = [Message("system", told), *messages] if told else list(messages)
         return (*self._messages(opening), self._codec.markers["assistant"])
 
@@ -58,6 +58,22 @@ class TextRenderer:
         end = self._codec.markers["end"]
         closed = tuple(ids) if ids and ids[-1] == end else (*ids, end)
         return (*closed, *self._messages(observation), self._codec.markers["assistant"])
+
+    def turn(self, message: Message) -> tuple[int, ...]:
+        """The ids of an assistant's turn, its end among them."""
+        return (*self._codec.encode(self.write(message)), self._codec.markers["end"])
+
+    def instructions(self, tools: Sequence[ToolPlan]) -> str:
+        """The text that tells a model of its tools; empty where it is told nothing."""
+        return instructions(tools)
+
+    def write(self, message: Message) -> str:
+        """An assistant's message as text."""
+        return write(message)
+
+    def read(self, text: str) -> Action | Malformed:
+        """An assistant's text as words and calls."""
+        return read(text)
 
     def parse(self, ids: Sequence[int]) -> Action | Malformed:
         """What one turn's sampled ids ask for; a marker inside it, or bytes that are no text, are errors."""
@@ -72,19 +88,19 @@ class TextRenderer:
             errors = (f"the turn is not valid UTF-8 at byte {wrong.start}",)
         if forged:
             errors += ("the turn holds a role marker, which only the conversation's frame may",)
-        parsed = read(text)
+        parsed = self.read(text)
         if isinstance(parsed, Malformed):
             errors += parsed.errors
         return Malformed(parsed.message, errors) if errors else parsed
 
     def count(self, message: Message) -> int:
         """How many ids an assistant's message is, for a policy that gives none itself."""
-        return len(self._codec.encode(write(message)))
+        return len(self._codec.encode(self.write(message)))
 
     def _messages(self, messages: Sequence[Message]) -> tuple[int, ...]:
         markers = self._codec.markers
         ids: list[int] = []
         for message in messages:
-            text = write(message) if message.role == "assistant" else message.content
+            text = self.write(message) if message.role == "assistant" else message.content
             ids += [markers[message.role], *self._codec.encode(text), markers["end"]]
         return tuple(ids)

@@ -50,7 +50,7 @@ class WeightsRef:
 
 
 class LearnerFault(Exception):
-    """The learner cannot go on (a dead rank, a damaged checkpoint, numbers that are not finite): what, and the remedy."""
+    """The learner cannot go on (a dead rank, a damaged checkpoint, numbers not finite): what, and the remedy."""
 
 
 class Learner(Protocol):

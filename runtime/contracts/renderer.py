@@ -39,6 +39,11 @@ class Renderer(Protocol):
         """`ids` (which end with what the policy sampled) followed by the observation's ids."""
         ...
 
+    def turn(self, message: Message) -> tuple[int, ...]:
+        """The ids of an assistant's turn as a policy would sample them, the end among them (for demonstrations).
+        Raises ValueError for a message that could not be read back."""
+        ...
+
     def parse(self, ids: Sequence[int]) -> Action | Malformed:
         """What the sampled ids of one turn ask for."""
         ...
