@@ -65,6 +65,10 @@ class Learner(Protocol):
         `kl` (k1 of policy to sampler, mean a token), `kl_reference`, `ratio_max`."""
         ...
 
+    async def renew(self) -> None:
+        """Keep the weights, forget the optimizer's state and count updates from 0: a supervised start has ended."""
+        ...
+
     async def keep_reference(self) -> None:
         """Remember the present weights as the reference policy."""
         ...

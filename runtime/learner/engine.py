@@ -128,6 +128,11 @@ class Engine:
         self.version += 1
         return metrics
 
+    def renew(self) -> None:
+        """Keep the weights, forget the optimizer's state, count updates from 0."""
+        optimizer.forget(self.optimizer)
+        self.version = 0
+
     # -- the schedule ------------------------------------------------------------------------------------------------
 
     @property

@@ -66,6 +66,14 @@ def prime(adam: Any) -> None:
                     state[moment] = torch.zeros_like(parameter, memory_format=torch.preserve_format)
 
 
+def forget(optimizer: Any) -> None:
+    """Set every moment and step count to zero, as before the first step."""
+    for part in optimizer.chained_optimizers:
+        for state in part.optimizer.state.values():
+            for held in state.values():
+                held.zero_()
+
+
 def _load_without_step(part: Any) -> None:
     """A distributed optimizer's checkpoint keeps one step count for all, and its reader asks each parameter for it."""
     original = part._set_main_param_and_optimizer_states

@@ -70,6 +70,10 @@ class Session:
         self.published = False
         return metrics
 
+    def renew(self) -> None:
+        self.engine.renew()
+        self.published = False
+
     def keep_reference(self) -> None:
         self.engine.keep_reference()
 

@@ -72,6 +72,10 @@ class Ranks:
         metrics: dict[str, float] = await self._call("train_step", tuple(rows), loss, lr)
         return metrics
 
+    async def renew(self) -> None:
+        """Keep the weights, forget the optimizer's state, count updates from 0; `publish` before sampling."""
+        await self._call("renew")
+
     async def keep_reference(self) -> None:
         """Remember the present weights as the reference policy; checkpoints hold it too."""
         await self._call("keep_reference")
