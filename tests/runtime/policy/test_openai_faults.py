@@ -240,7 +240,8 @@ def test_a_huge_answer_is_not_read_to_its_end(monkeypatch):
 
 
 @pytest.mark.parametrize(("raw", "says"), [
-    (refusal(401, f"Incorrect API key: {KEY}"), r"refuses the key \(401: Incorrect API key: \[key\]\): \$MY_KEY is set"),
+    (refusal(401, f"Incorrect API key: {KEY}"),
+     r"refuses the key \(401: Incorrect API key: \[key\]\): \$MY_KEY is set"),
     (refusal(404, "The model `m` does not exist"), "has no model 'm'"),
     (refusal(400, "temperature must be 1"), "refuses the request"),
     (refusal(429, "no money", "insufficient_quota"), "has nothing left"),
