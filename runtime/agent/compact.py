@@ -72,7 +72,7 @@ class CompactRenderer(TextRenderer):
             text = ""
         body = text if isinstance(text, str) else json.dumps(given, ensure_ascii=False)
         if f"</{call.name}>" in body or (parameter and not isinstance(text, str)):
-            raise ValueError(f"the call of {call.name} cannot be written compactly: {body[:60]!r}; take renderer=hermes")
+            raise ValueError(f"the call of {call.name} cannot be written compactly: {body[:60]!r}; use hermes")
         return body
 
     def _arguments(self, name: str, body: str) -> str:

@@ -54,7 +54,7 @@ async def run(
     began = time.monotonic()
     summary = Summary(plan.digest, policy.name, config=settings or {})
     with FileJournal(out) as journal:
-        _claim(out, plan)
+        claim(out, plan)
         shop = Workshop(
             plan, policy, cfg, provider, notes=summary.notes, tell=lambda text: _note(summary, watcher, text)
         )
@@ -161,7 +161,7 @@ def _nothing(shop: Workshop) -> str:
     return f"the policy {shop.policy.name} has nothing to do on any of the {rows} selected row(s)"
 
 
-def _claim(out: Path, plan: LoadedPlan) -> None:
+def claim(out: Path, plan: LoadedPlan) -> None:
     """Bind a run folder to its plan; results of two plans in one folder could never be told apart."""
     mark = out / "plan.digest"
     with writing(out):

@@ -26,9 +26,13 @@ def steps(out: Path) -> list[int]:
 
 async def save(learner: Learner, out: Path, step: int, keep: int) -> None:
     """Write one, then drop all but the newest `keep` and the first. Raises LearnerFault."""
-    target = folder(out, step)
-    shutil.rmtree(target, ignore_errors=True)  # of a run that was stopped and went on from before it
-    target.parent.mkdir(parents=True, exist_ok=True)
-    await learner.save(target)
+    await fresh(learner, folder(out, step))
     for old in [one for one in steps(out) if one != FIRST][: -max(1, keep)]:
         shutil.rmtree(folder(out, old), ignore_errors=True)
+
+
+async def fresh(learner: Learner, target: Path) -> None:
+    """Write a checkpoint in the place of one that an earlier try has left. Raises LearnerFault."""
+    shutil.rmtree(target, ignore_errors=True)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    await learner.save(target)

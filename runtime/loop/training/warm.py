@@ -13,7 +13,7 @@ from guerdon.runtime.contracts.learner import Learner, LossConfig, Row
 from guerdon.runtime.contracts.renderer import Renderer
 from guerdon.runtime.contracts.trajectory import Sealed
 from guerdon.runtime.loop.config import RunError
-from guerdon.runtime.loop.training.config import StageConfig
+from guerdon.runtime.loop.training.config import StageConfig, TrainConfig
 from guerdon.runtime.loop.training.demonstrations import Demonstrators
 from guerdon.runtime.loop.training.order import seed, taken
 from guerdon.runtime.loop.training.rows import demonstration, fitting
@@ -76,11 +76,12 @@ def _some(episodes: Sequence[Sealed], count: int) -> Sequence[Sealed]:
     return episodes[:count]
 
 
-def identity(made: Sequence[Stage]) -> str:
-    """A digest of all that is learnt and how."""
+def identity(made: Sequence[Stage], cfg: TrainConfig) -> str:
+    """The hexadecimal digest of all that is learnt, how, and by which model."""
     learnt = [[[list(row.ids), list(row.mask)] for row in stage.rows] for stage in made]
     # The settings hold floats, whose shortest decimal is as good a name as any.
-    return digest(dumps([[repr(stage.config) for stage in made], learnt]))
+    settings = [repr(stage.config) for stage in made]
+    return digest(dumps([settings, repr(cfg.learner), cfg.seed, learnt])).removeprefix("sha256:")
 
 
 async def learn(
