@@ -47,6 +47,15 @@ class TextRenderer:
     def __init__(self, codec: Codec | None = None) -> None:
         self._codec: Codec = codec or ByteCodec()
 
+    @property
+    def stop(self) -> tuple[int, ...]:
+        """The ids that end a turn."""
+        return (self._codec.markers["end"],)
+
+    def decode(self, ids: Sequence[int]) -> bytes:
+        """The text of ids as bytes; markers have none."""
+        return self._codec.decode(ids)
+
     def start(self, messages: Sequence[Message], tools: Sequence[ToolPlan]) -> tuple[int, ...]:
         """The ids of an opening: what the tools are, the messages, the assistant's marker."""
         told = self.instructions(tools)

@@ -31,6 +31,15 @@ class Malformed:
 class Renderer(Protocol):
     """The token side of the tool protocol; `extend` keeps every id before it (prefix-preserving)."""
 
+    @property
+    def stop(self) -> tuple[int, ...]:
+        """The ids that end a turn."""
+        ...
+
+    def decode(self, ids: Sequence[int]) -> bytes:
+        """The text of ids as bytes (a character may be spread over several ids); markers have none."""
+        ...
+
     def start(self, messages: Sequence[Message], tools: Sequence[ToolPlan]) -> tuple[int, ...]:
         """The ids of a conversation's opening, up to where the policy shall go on."""
         ...

@@ -30,11 +30,11 @@ class Reply:
 
 def make_reply(
     request: ChatRequest, prompt: tuple[int, ...], sampled: Sampled,
-    *, name: str, model: str, renderer: Renderer, decode: Decode,
+    *, name: str, model: str, renderer: Renderer,
 ) -> Reply:
     """What a turn says. Calls that are none (malformed) come as the text that they are, for the client to see."""
-    kept, ended = _cut(sampled, request.stop, decode)
-    text = decode(kept.ids).decode(errors="replace").strip()
+    kept, ended = _cut(sampled, request.stop, renderer.decode)
+    text = renderer.decode(kept.ids).decode(errors="replace").strip()
     stops = [text.find(stop) for stop in request.stop if stop in text]
     message = Message("assistant", text[: min(stops)].rstrip() if stops else text)
     if request.calls and not stops:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -17,7 +17,7 @@ from starlette.routing import Route
 
 from guerdon.runtime.contracts.renderer import Renderer
 from guerdon.runtime.contracts.sampling import Request, Sampled, Sampler, SamplerFault, Sampling
-from guerdon.runtime.serve.answer import Decode, Reply, events, make_reply, whole
+from guerdon.runtime.serve.answer import Reply, events, make_reply, whole
 from guerdon.runtime.serve.batcher import Batcher, QueueFull
 from guerdon.runtime.serve.conversations import Conversations, Place
 from guerdon.runtime.serve.errors import Refused
@@ -39,16 +39,16 @@ class Limits:
 
 
 def make_app(
-    sampler: Sampler, renderer: Renderer, model: str, *, decode: Decode, stop: Sequence[int], context: int,
+    sampler: Sampler, renderer: Renderer, model: str, *, context: int,
     key: str = "", limits: Limits | None = None, seed: int = 0,
 ) -> Starlette:
     """An application that samples `model`.
 
-    `decode` gives the text of ids as bytes, `stop` are the ids that end a turn, `context` is the longest sequence.
-    With a `key`, requests must bear it. Requests that name no seed get one of `seed` and their number.
+    `context` is the longest sequence, in ids. With a `key`, requests must bear it. Requests that name no seed get one
+    of `seed` and their number.
     """
     limits = limits or Limits()
-    server = _Server(sampler, renderer, model, decode, tuple(stop), context, key, limits, seed)
+    server = _Server(sampler, renderer, model, context, key, limits, seed)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -71,8 +71,6 @@ class _Server:
     sampler: Sampler
     renderer: Renderer
     model: str
-    decode: Decode
-    stop: tuple[int, ...]
     context: int
     key: str
     limits: Limits
@@ -115,8 +113,8 @@ class _Server:
         request = read_request(await self._body(http), self.model)
         reply = await _unless_gone(http, self._reply(request, http.headers.get(SESSION, request.user)[:256]))
         if request.stream:
-            return StreamingResponse(events(reply, request, self.decode), media_type="text/event-stream")
-        return JSONResponse(whole(reply, request, self.decode))
+            return StreamingResponse(events(reply, request, self.renderer.decode), media_type="text/event-stream")
+        return JSONResponse(whole(reply, request, self.renderer.decode))
 
     async def _body(self, http: HttpRequest) -> bytes:
         # A page in a browser cannot send this type here without being asked for leave first.
@@ -138,7 +136,7 @@ class _Server:
             sampled = await self._sample(place, request, prompt)
             reply = make_reply(
                 request, prompt, sampled,
-                name=name, model=self.model, renderer=self.renderer, decode=self.decode,
+                name=name, model=self.model, renderer=self.renderer,
             )
             if reply.sampled.ids:
                 self.conversations.keep(place, reply.message, prompt + reply.sampled.ids)
@@ -149,8 +147,10 @@ class _Server:
     def _prompt(self, place: Place, request: ChatRequest) -> tuple[int, ...]:
         messages = request.messages[place.at :]
         try:
-            known = bool(place.ids)
-            prompt = self.renderer.extend(place.ids, messages) if known else self.renderer.start(messages, request.tools)
+            if place.ids:
+                prompt = self.renderer.extend(place.ids, messages)
+            else:
+                prompt = self.renderer.start(messages, request.tools)
         except ValueError as wrong:
             raise Refused(f"the messages cannot be shown to this model: {wrong}", param="messages") from None
         if len(prompt) >= self.context:
@@ -162,7 +162,7 @@ class _Server:
 
     async def _sample(self, place: Place, request: ChatRequest, prompt: tuple[int, ...]) -> Sampled:
         most = min(request.max_tokens or self.limits.max_tokens, self.context - len(prompt))
-        sampling = Sampling(most, request.temperature, request.top_p, self.stop)
+        sampling = Sampling(most, request.temperature, request.top_p, self.renderer.stop)
         turn = sum(message.role == "assistant" for message in request.messages)
         seed = self._own_seed() if request.seed is None else request.seed % 2**63
         try:

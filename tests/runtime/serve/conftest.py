@@ -79,9 +79,7 @@ def serve():
     """`with serve(sampler, **settings) as url`."""
     @contextmanager
     def go(sampler, **settings):
-        app = make_app(
-            sampler, TextRenderer(), "toy", decode=ByteCodec().decode, stop=(END,), context=CONTEXT, **settings
-        )
+        app = make_app(sampler, TextRenderer(), "toy", context=CONTEXT, **settings)
         with listening(app) as url:
             yield url
 
