@@ -9,7 +9,7 @@ from torch import Tensor
 
 from guerdon.runtime.learner.decode import frequencies
 from guerdon.runtime.learner.device import Device
-from guerdon.runtime.learner.modules import CausalAttention, RMSNorm
+from guerdon.runtime.learner.modules import CausalAttention, RMSNorm, Rotary, SwiGLU
 from guerdon.runtime.learner.shape import LearnerConfig, ModelShape
 from guerdon.runtime.learner.vocabulary import padded, score
 
@@ -66,6 +66,8 @@ def transformer_config(config: LearnerConfig, device: Device) -> Any:
         apply_rope_fusion=False,
         masked_softmax_fusion=False,
         bias_activation_fusion=False,
+        # The one way to give the MLP an activation that takes gate and value together: ours, see `layers`.
+        use_te_activation_func=not transformer_engine(device),
         bias_dropout_fusion=False,
         **(recompute if config.recompute else {}),
     )
@@ -75,18 +77,28 @@ def _leave(weight: Tensor) -> Tensor:
     return weight
 
 
+def transformer_engine(device: Device) -> bool:
+    """Whether layers are Transformer Engine's."""
+    from megatron.core.models.gpt import gpt_layer_specs
+
+    return bool(device.cuda and gpt_layer_specs.HAVE_TE)
+
+
 def layers(config: Any, shape: ModelShape, device: Device) -> Any:
     """The spec of the layers: Transformer Engine's with CUDA where it is installed, else Megatron-core's own."""
     from megatron.core.models.gpt import gpt_layer_specs
+    from megatron.core.transformer.spec_utils import ModuleSpec
     from megatron.core.transformer.transformer_block import TransformerBlockSubmodules, get_num_layers_to_build
 
-    if device.cuda and gpt_layer_specs.HAVE_TE:
+    if transformer_engine(device):
         return gpt_layer_specs.get_gpt_layer_with_transformer_engine_spec(qk_layernorm=shape.qk_norm)
     layer = gpt_layer_specs.get_gpt_layer_local_spec(normalization="RMSNorm", qk_layernorm=shape.qk_norm)
     parts = layer.submodules
     parts.input_layernorm = parts.pre_mlp_layernorm = RMSNorm
     attention = parts.self_attention.submodules
-    attention.core_attention = CausalAttention
+    rotary = Rotary(frequencies(shape))
+    attention.core_attention = ModuleSpec(module=CausalAttention, params={"rotary": rotary})
+    parts.mlp.submodules.activation_func = SwiGLU
     if shape.qk_norm:
         attention.q_layernorm = attention.k_layernorm = RMSNorm
     return TransformerBlockSubmodules(layer_specs=[layer] * get_num_layers_to_build(config), layer_norm=RMSNorm)
@@ -113,8 +125,9 @@ def build(config: LearnerConfig, device: Device) -> Any:
         def compute_language_model_loss(self, labels: Tensor, logits: Tensor) -> Tensor:
             group = ranks.get_tensor_model_parallel_group()
             # logits are [positions, rows, vocab / tensor ranks]
-            log_probs, entropy = score(logits, labels.t().contiguous(), shape.vocab, self.temperature, group)
-            entropy = entropy if self.entropy_trains else entropy.detach()
+            log_probs, entropy = score(
+                logits, labels.t().contiguous(), shape.vocab, self.temperature, group, self.entropy_trains
+            )
             return torch.stack((log_probs.t(), entropy.t()))
 
     inner = transformer_config(config, device)
@@ -127,11 +140,13 @@ def build(config: LearnerConfig, device: Device) -> Any:
         post_process=ranks.is_pipeline_last_stage(),
         parallel_output=True,
         share_embeddings_and_output_weights=shape.tied,
-        position_embedding_type="rope",
+        # Our own attention turns queries and keys itself.
+        position_embedding_type="rope" if transformer_engine(device) else "none",
         rotary_base=shape.rope_base,
     ).to(device.torch)
-    # Megatron-core fixes three of the four numbers of Llama-3's stretch, so the frequencies are ours.
-    model.rotary_pos_emb.inv_freq = frequencies(shape).to(device.torch)
+    if transformer_engine(device):
+        # Megatron-core fixes three of the four numbers of Llama-3's stretch, so the frequencies are ours.
+        model.rotary_pos_emb.inv_freq = frequencies(shape).to(device.torch)
     return Float16Module(inner, model) if config.precision == "bf16" else model
 
 

@@ -1,4 +1,4 @@
-"""The two modules that Megatron-core's local layers lack: an RMSNorm under sequence parallelism, and SDPA attention."""
+"""What Megatron-core's local layers lack: RMSNorm under sequence parallelism, SDPA attention, fewer passes over memory."""
 
 from __future__ import annotations
 
@@ -26,47 +26,125 @@ class RMSNorm(torch.nn.Module):
         return functional.rms_norm(x, (x.shape[-1],), self.weight, self.eps)
 
 
+class Rotary:
+    """Rotary positions (Su et al., RoFormer, 2021) of one rank's columns; all layers share the last table made."""
+
+    def __init__(self, frequencies: Tensor) -> None:
+        self.frequencies = frequencies
+        self._key: tuple[object, ...] = ()
+        self._table: tuple[Tensor, Tensor] | None = None
+
+    def table(self, local: int, ranks: int, rank: int, like: Tensor) -> tuple[Tensor, Tensor]:
+        """Cosines and sines, [local, head_dim / 2] each."""
+        key = (local, ranks, rank, like.device, like.dtype)
+        if self._table is None or key != self._key:
+            at = zigzag(local, ranks, rank) if ranks > 1 else torch.arange(local)
+            angles = torch.outer(at.float(), self.frequencies)
+            self._key = key
+            self._table = (angles.cos().to(like), angles.sin().to(like))
+        return self._table
+
+    def turn(self, x: Tensor, ranks: int, rank: int) -> Tensor:
+        """[positions, rows, heads, head_dim] to [rows, heads, positions, head_dim], turned by position."""
+        out: Tensor = _Turn.apply(x, *self.table(x.shape[0], ranks, rank, x))  # type: ignore[no-untyped-call]
+        return out
+
+
+class _Turn(torch.autograd.Function):
+    """A rotation in two passes over memory, into the layout that attention reads; its backward turns back."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:  # type: ignore[override]
+        ctx.save_for_backward(cos, sin)
+        x = x.permute(1, 2, 0, 3)
+        return _turned(x, torch.empty(x.shape, dtype=x.dtype, device=x.device), cos, sin)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
+        cos, sin = ctx.saved_tensors
+        rows, heads, positions, width = grad.shape
+        out = torch.empty((positions, rows, heads, width), dtype=grad.dtype, device=grad.device)
+        _turned(grad, out.permute(1, 2, 0, 3), cos, -sin)
+        return out, None, None
+
+
+def _turned(x: Tensor, out: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    (a, b), (to_a, to_b) = x.chunk(2, -1), out.chunk(2, -1)
+    torch.mul(a, cos, out=to_a).addcmul_(b, sin, value=-1)
+    torch.mul(b, cos, out=to_b).addcmul_(a, sin)
+    return out
+
+
 class CausalAttention(torch.nn.Module):
-    """Causal attention on torch's scaled dot product; queries and keys are [positions, rows, heads, head_dim].
+    """Rotary positions and causal attention on torch's scaled dot product; inputs are [positions, rows, heads, head_dim].
 
     Sequences are padded on the right, so that no mask but the causal one is needed. Under context parallelism each
     rank holds two chunks of the sequence (zig-zag, r and 2n-1-r) and gathers all keys and values.
     """
 
-    def __init__(
-        self,
-        config: Any,
-        layer_number: int,
-        attn_mask_type: Any,
-        attention_type: str,
-        softmax_scale: float | None = None,
-        pg_collection: Any = None,
-        **_: Any,
-    ) -> None:
+    def __init__(self, config: Any, *, rotary: Rotary, pg_collection: Any = None, **options: Any) -> None:
         super().__init__()
         self.group = pg_collection.cp if config.context_parallel_size > 1 else None
-        self.scale = softmax_scale
+        self.scale = options.get("softmax_scale")
+        self.rotary = rotary
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor, *_: Any, **__: Any) -> Tensor:
         """[positions, rows, heads * head_dim]."""
+        local, rows = query.shape[:2]
+        ranks, rank = (self.group.size(), self.group.rank()) if self.group is not None else (1, 0)
+        q, k, v = self.rotary.turn(query, ranks, rank), self.rotary.turn(key, ranks, rank), value.permute(1, 2, 0, 3)
         mask = None
-        if self.group is not None:
-            mask = visible(query.shape[0], self.group.size(), self.group.rank(), query.device)
-            key, value = (self._gather(each) for each in (key, value))
-        q, k, v = (each.permute(1, 2, 0, 3) for each in (query, key, value))
+        if ranks > 1:
+            mask = visible(local, ranks, rank, query.device)
+            k, v = self._gather(k), self._gather(v)
         out = functional.scaled_dot_product_attention(
             q, k, v, attn_mask=mask, is_causal=mask is None, scale=self.scale, enable_gqa=q.shape[1] != k.shape[1]
         )
-        return out.permute(2, 0, 1, 3).reshape(query.shape[0], query.shape[1], -1)
+        return out.permute(2, 0, 1, 3).reshape(local, rows, -1)
 
     def _gather(self, part: Tensor) -> Tensor:
         from megatron.core.tensor_parallel import gather_from_sequence_parallel_region
 
-        # Its backward sums over the ranks, since each rank's queries look at every key.
+        # Along the first dimension. Its backward sums over the ranks, since each rank's queries look at every key.
         gathered: Tensor = gather_from_sequence_parallel_region(
-            part, tensor_parallel_output_grad=True, group=self.group
+            part.permute(2, 0, 1, 3).contiguous(), tensor_parallel_output_grad=True, group=self.group
         )
-        return gathered
+        return gathered.permute(1, 2, 0, 3)
+
+
+class _Gated(torch.autograd.Function):
+    """silu(gate) * up of [gate; up], whose backward writes one gradient instead of joining two."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:  # type: ignore[override]
+        ctx.save_for_backward(x)
+        gate, up = x.chunk(2, -1)
+        return functional.silu(gate).mul_(up)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:  # type: ignore[override]
+        (x,) = ctx.saved_tensors
+        gate, up = x.chunk(2, -1)
+        out = torch.empty_like(x)
+        of_gate, of_up = out.chunk(2, -1)
+        sigmoid = gate.sigmoid()
+        silu = torch.mul(gate, sigmoid, out=of_up)
+        # d silu(g) / dg = sigmoid(g) + silu(g) (1 - sigmoid(g))
+        torch.addcmul(sigmoid, silu, 1 - sigmoid, out=of_gate).mul_(up).mul_(grad)
+        of_up.mul_(grad)
+        return out
+
+
+class SwiGLU(torch.nn.Module):
+    """silu(gate) * up, [..., 2 ffn] to [..., ffn] (Shazeer, "GLU variants improve transformer", 2020)."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The product of the two halves."""
+        out: Tensor = _Gated.apply(x)  # type: ignore[no-untyped-call]
+        return out
 
 
 def zigzag(local: int, ranks: int, rank: int, device: torch.device | None = None) -> Tensor:

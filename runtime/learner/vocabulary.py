@@ -14,20 +14,23 @@ def padded(vocab: int, tensor_ranks: int) -> int:
     return -(-vocab // tensor_ranks) * tensor_ranks
 
 
-def score(logits: Tensor, targets: Tensor, vocab: int, temperature: float, group: Any) -> tuple[Tensor, Tensor]:
+def score(
+    logits: Tensor, targets: Tensor, vocab: int, temperature: float, group: Any, entropy_trains: bool
+) -> tuple[Tensor, Tensor]:
     """Log-probability of each target and entropy of each distribution, under softmax(logits / temperature).
 
     `logits` is [..., vocab / ranks] and its memory is used up; `targets` is [...]. Ids at or above `vocab` (padding)
-    have no probability. Both results are float32 [...], the same on every rank of `group`, and differentiable.
+    have no probability. Both results are float32 [...] and the same on every rank of `group`; log-probabilities are
+    differentiable, entropies where `entropy_trains`.
     """
-    log_probs, entropy = _Score.apply(logits, targets, vocab, temperature, group)  # type: ignore[no-untyped-call]
+    log_probs, entropy = _Score.apply(logits, targets, vocab, temperature, group, entropy_trains)  # type: ignore[no-untyped-call]
     return log_probs, entropy
 
 
 class _Score(torch.autograd.Function):
     @staticmethod
     def forward(  # type: ignore[override]  # noqa: PLR0917 - autograd passes them by position
-        ctx: Any, logits: Tensor, targets: Tensor, vocab: int, temperature: float, group: Any
+        ctx: Any, logits: Tensor, targets: Tensor, vocab: int, temperature: float, group: Any, entropy_trains: bool
     ) -> tuple[Tensor, Tensor]:
         ctx.set_materialize_grads(False)
         width, alone = logits.shape[-1], group.size() == 1
@@ -52,23 +55,23 @@ class _Score(torch.autograd.Function):
             dist.all_reduce(sums, group=group)
         log_total = sums[1].log()
         log_probs, entropy = sums[0] - log_total, log_total - sums[2] / sums[1]
-        ctx.save_for_backward(x, log_total, entropy, local, held)
+        ctx.save_for_backward(weights, x if entropy_trains else None, sums[1], entropy, local, held)
         ctx.temperature, ctx.dtype = temperature, logits.dtype
+        if not entropy_trains:
+            ctx.mark_non_differentiable(entropy)
         return log_probs, entropy
 
     @staticmethod
     def backward(ctx: Any, of_log_probs: Tensor | None, of_entropy: Tensor | None) -> tuple[Any, ...]:  # type: ignore[override]
-        x, log_total, entropy, local, held = ctx.saved_tensors
-        log_p = x.sub_(log_total.unsqueeze(-1))  # used once: x is not needed after this
-        grad = log_p.exp() if of_entropy is not None else log_p.exp_()
-        if of_entropy is not None:
-            # dH/dx = -p (log p + H); d log p(t) / dx = [t] - p
-            slope = (log_p + entropy.unsqueeze(-1)).mul_(-of_entropy.unsqueeze(-1))
-            grad.mul_(slope if of_log_probs is None else slope.sub_(of_log_probs.unsqueeze(-1)))
-        elif of_log_probs is not None:
-            grad.mul_(-of_log_probs.unsqueeze(-1))
-        if of_log_probs is not None:
-            grad.scatter_add_(-1, local, torch.where(held, of_log_probs, 0.0).unsqueeze(-1))
-        if ctx.temperature != 1.0:
-            grad.div_(ctx.temperature)
-        return grad.to(ctx.dtype), None, None, None, None
+        weights, x, total, entropy, local, held = ctx.saved_tensors
+        # With p = weights / total: d log p(t) / dx = [t] - p, dH / dx = -p (log p + H); all divided by temperature.
+        scale = 1.0 / ctx.temperature
+        down = torch.zeros_like(total) if of_log_probs is None else of_log_probs * scale
+        if of_entropy is None:
+            grad = weights.mul_((-down / total).unsqueeze(-1))  # its memory is free after this
+        else:
+            up = of_entropy * scale
+            slope = x.mul_(-up.unsqueeze(-1)).sub_((up * (entropy - total.log()) + down).unsqueeze(-1))
+            grad = weights.mul_(slope.div_(total.unsqueeze(-1)))
+        grad.scatter_add_(-1, local, torch.where(held, down, 0.0).unsqueeze(-1))
+        return grad.to(ctx.dtype), None, None, None, None, None
