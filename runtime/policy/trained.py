@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from guerdon.runtime.contracts.policy import Episode, Occasion, PolicyFault
 from guerdon.runtime.contracts.renderer import Malformed, Renderer
@@ -20,6 +20,8 @@ class Trained:
     lockstep: Lockstep
     renderer: Renderer
     sampling: Sampling
+    context: int = 1 << 30
+    """Ids that the model can hold: an episode that fills them is over."""
 
     def variants(self, occasion: Occasion) -> tuple[str, ...]:
         return (self.name,)
@@ -60,8 +62,12 @@ class _Sampling(Episode):
         else:
             # What was sampled is the first of the new messages, and in the ids already.
             prefix = renderer.extend(self._ids, messages[self._seen + 1 :])
+        room = self._policy.context - len(prefix)
+        if room <= 0:
+            return None
+        sampling = replace(self._policy.sampling, max_tokens=min(room, self._policy.sampling.max_tokens))
         context = prefix[len(self._ids) :]
-        request = Request(session(self._seed), prefix, self._policy.sampling, self._seed, self._turn)
+        request = Request(session(self._seed), prefix, sampling, self._seed, self._turn)
         try:
             sampled = await self._policy.lockstep.generate(request)
         except SamplerFault as fault:

@@ -92,7 +92,7 @@ def _training(place: Place, model: Ranks) -> Training:
     end = (ByteCodec.markers["end"],)
     sampling = Sampling(algorithm.max_turn_tokens, algorithm.temperature, algorithm.top_p, end)
     lockstep = Lockstep(model)
-    policy = Trained("policy", lockstep, place.renderer, sampling)
+    policy = Trained("policy", lockstep, place.renderer, sampling, model.shape.context)
     run_cfg = RunConfig(retries=cfg.rollout.retries, give_up_after=cfg.rollout.give_up_after)
     shop = Workshop(place.plan, policy, run_cfg, place.provider, tell=place.say)
     return Training(
