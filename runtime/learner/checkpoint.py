@@ -6,6 +6,7 @@ own name is whole. `guerdon.json` is written last and names every file with its 
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import math
@@ -69,6 +70,7 @@ def load(engine: Engine, folder: Path) -> None:
     engine.reference_weights = _room(engine) if box[0]["reference"] else {}
     state = dist_checkpointing.load(sharded(engine, loading=True), str(folder))
     engine.policy.load_state_dict(state["model"])
+    _with_step(state["optimizer"])
     with torch.no_grad():
         engine.optimizer.load_state_dict(state["optimizer"])
     for part in engine.optimizer.chained_optimizers:
@@ -77,6 +79,17 @@ def load(engine: Engine, folder: Path) -> None:
         engine.reference_weights[name].copy_(held)
     torch.set_rng_state(state["rng"])
     engine.version = state["version"]
+
+
+def _with_step(state: Any) -> None:
+    """Megatron-core writes no step count of 0, and torch's Adam asks for one: put it where it is missing."""
+    if not isinstance(state, dict):
+        return
+    moments = state.get("state")
+    if isinstance(moments, dict) and moments and "common_step" not in moments:
+        moments["common_step"] = torch.zeros(())
+    for inner in state.values():
+        _with_step(inner)
 
 
 def sharded(engine: Engine, loading: bool) -> dict[str, Any]:
@@ -151,6 +164,9 @@ def _finish(engine: Engine, beside: Path, folder: Path) -> None:
         "version": engine.version,
         "reference": bool(engine.reference_weights),
         "model": _described(engine),
+        "shape": dataclasses.asdict(engine.config.model),
+        "precision": engine.config.precision,
+        "distributed_optimizer": engine.config.parallel.distributed_optimizer,
         "files": {path.relative_to(beside).as_posix(): _measure(path) for path in _files(beside)},
     }
     with (beside / MANIFEST).open("w", encoding="utf-8") as out:
