@@ -72,26 +72,28 @@ class Training:
             await self.model.publish()
         self.record("train", step + 1, episodes, learnt)
 
-    async def evaluate(self, step: int) -> None:
-        """The solve rate on the held-out rows, with the same noise in every evaluation of a run."""
+    async def evaluate(self, step: int) -> dict[str, float]:
+        """The measures on the held-out rows, with the same noise in every evaluation of a run."""
         if not self.held_out:
-            return
+            return {}
         with self.timed("evaluate"):
             wanted = Wanted(f"eval@{step}", self.held_out, self.cfg.evaluate.samples, ("eval", self.cfg.seed))
             title = f"held-out rows after {step} update{'s' if step != 1 else ''}"
             episodes = await self.collector.collect(title, wanted, self.folder("eval", step))
-        self.record("eval", step, episodes, {})
+        return self.record("eval", step, episodes, {})
 
     def folder(self, kind: str, step: int) -> Path:
         """Where the sealed episodes of a batch lie."""
         return self.out / "rollouts" / f"{kind}-{step:06d}"
 
-    def record(self, kind: str, step: int, episodes: Sequence[Sealed], learnt: Mapping[str, float]) -> None:
+    def record(self, kind: str, step: int, episodes: Sequence[Sealed], learnt: Mapping[str, float]) -> dict[str, float]:
         """Write the numbers of a step; its times, which no two runs share, go elsewhere."""
         self.episodes += len(episodes)
-        self.records.log(step, kind, {**measures(episodes), **learnt})
+        found = {**measures(episodes), **learnt}
+        self.records.log(step, kind, found)
         self.records.spent(step, kind, {**self.times, **seconds(episodes)})
         self.times.clear()
+        return found
 
     @contextmanager
     def timed(self, stage: str) -> Iterator[None]:

@@ -86,6 +86,21 @@ async def _trained(place: Place) -> Training:
         await model.close()
 
 
+async def evaluate_checkpoint(place: Place, checkpoint: Path) -> dict[str, float]:
+    """What a checkpoint's policy comes to on the held-out rows, with the run's own noise; `place.out` gets the episodes.
+    Raises as `train`."""
+    with _held(place.out):
+        claim(place.out, place.plan)
+        model = await Ranks.start(place.cfg.learner)
+        try:
+            training = _training(place, model)
+            await model.load(checkpoint)
+            await model.publish()
+            return await unless_stopped(training.evaluate(0), place.stop)
+        finally:
+            await model.close()
+
+
 def _training(place: Place, model: Ranks) -> Training:
     cfg = place.cfg
     algorithm = cfg.algorithm

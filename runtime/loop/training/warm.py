@@ -28,6 +28,10 @@ FLOOR = 0.1
 """What a decaying learning rate ends at, of what it began with."""
 
 
+SUPERVISED = ("loss", "grad_norm", "tokens", "entropy")
+"""The learner's numbers that mean something where nothing was sampled."""
+
+
 @dataclass(frozen=True, slots=True)
 class Stage:
     """A stage with its rows: those that are learnt, and those that are only looked at."""
@@ -101,7 +105,10 @@ async def _learn(
     loss = LossConfig("supervised")
     for step in range(config.steps):
         rows = taken(stage.rows, step, min(config.batch, len(stage.rows)), order)
-        found = dict(await learner.train_step(rows, loss, rate(config, step)))
+        found = {
+            key: value for key, value in (await learner.train_step(rows, loss, rate(config, step))).items()
+            if key in SUPERVISED
+        }
         if (step + 1) % LOOK_EVERY == 0 and stage.held:
             found["likelihood"] = await likelihood(learner, stage.held)
         log(first + step, found)
