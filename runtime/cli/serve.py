@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 MANIFEST = "guerdon.json"
+BYTES = ("compact", "hermes")
+"""Renderers over bytes, whose last id is the end of a turn."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -92,6 +94,7 @@ async def _serve(options: argparse.Namespace, listening: socket.socket) -> None:
     renderer = make(options.renderer or "compact", options.source)
     ranks = await started(Path(options.source), options.threads, options.precision)
     try:
+        _fits(renderer, ranks.shape.vocab, options.renderer or "compact")
         name = options.model or Path(options.source).absolute().name
         limits = Limits(options.batch, options.waiting, options.sessions, max_tokens=options.max_tokens)
         key = os.environ.get(options.api_key_env, "")
@@ -114,6 +117,13 @@ def make(name: str, source: str) -> Renderer:
     if name not in made:
         raise RunError(f"there is no renderer {name!r}; there are {', '.join(made)}")
     return made[name]()
+
+
+def _fits(renderer: Renderer, vocab: int, name: str) -> None:
+    """Ids of another vocabulary would be sampled from without a word, and mean nothing. Raises RunError."""
+    last = max(renderer.stop, default=0)
+    if last >= vocab or (name in BYTES and last + 1 != vocab):
+        raise RunError(f"the renderer {name} is not for this model of {vocab} ids; choose another with --renderer")
 
 
 async def started(source: Path, threads: int, precision: str) -> Ranks:

@@ -86,3 +86,14 @@ def test_a_manifest_that_says_no_model(tmp_path, text):
     (tmp_path / "guerdon.json").write_text(text)
     with pytest.raises(serve.RunError, match="does not say what the model is"):
         serve._config(tmp_path, 1)
+
+
+@pytest.mark.parametrize(("name", "vocab", "fits"), [
+    ("compact", 261, True), ("hermes", 151936, False), ("compact", 260, False),
+])
+def test_a_renderer_of_another_vocabulary_is_refused(name, vocab, fits):
+    if fits:
+        serve._fits(serve.make(name, ""), vocab, name)
+        return
+    with pytest.raises(serve.RunError, match=f"not for this model of {vocab} ids"):
+        serve._fits(serve.make(name, ""), vocab, name)
