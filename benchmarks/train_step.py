@@ -9,8 +9,6 @@ import sys
 import time
 import warnings
 
-warnings.filterwarnings("ignore")
-
 import torch
 import torch.distributed as dist
 
@@ -64,6 +62,7 @@ def timed(step, seconds):
 
 def main(runs):
     """Print a line for each size."""
+    warnings.filterwarnings("ignore")
     os.environ |= {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
     here = device.prepare(0, fit.threads(0, 1))
     dist.init_process_group(here.backend, store=dist.HashStore(), rank=0, world_size=1)
@@ -89,7 +88,7 @@ def main(runs):
         fast = [tokens / statistics.median(seconds) for seconds in (mine, theirs)]
         ratio = statistics.median(t / m for m, t in zip(mine, theirs, strict=True))
         count = sum(p.numel() for p in model.parameters())
-        print(f"{name:>4} ({count} parameters): {fast[0]:8.0f} tokens/s, transformers {fast[1]:8.0f}, ratio {ratio:.2f}")
+        print(f"{name:>4} ({count} parameters) {fast[0]:8.0f} tokens/s  transformers {fast[1]:8.0f}  ratio {ratio:.2f}")
         parallel_state.destroy_model_parallel()
 
 

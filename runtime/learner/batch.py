@@ -44,11 +44,11 @@ def check(rows: Sequence[Row], shape: ModelShape) -> None:
     """Raises LearnerFault for a row that the model cannot take."""
     for index, row in enumerate(rows):
         size, problem = len(row.ids), ""
-        if not 1 <= size <= shape.context:
+        if size < 1 or size > shape.context:
             problem = f"has {size} ids; the model takes 1 to {shape.context}"
         elif not {len(row.mask), len(row.logprobs), len(row.advantages), len(row.reference) or size} <= {size}:
             problem = "has a mask, log-probabilities, advantages or reference of another length than its ids"
-        elif not (0 <= min(row.ids) and max(row.ids) < shape.vocab):
+        elif min(row.ids) < 0 or max(row.ids) >= shape.vocab:
             problem = f"has ids outside of the vocabulary of {shape.vocab}"
         elif row.mask[0]:
             problem = "trains its first id, which nothing predicts"

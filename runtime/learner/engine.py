@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -41,7 +42,8 @@ class Engine:
         tensor_parallel.model_parallel_cuda_manual_seed(config.seed)
         self.config, self.device, self.ranks = config, device, parallel_state
         module = model.build(config, device)
-        names.load_full(module, config.model, weights if weights is not None else names.Drawn(config.model, config.seed))
+        drawn = names.Drawn(config.model, config.seed)
+        names.load_full(module, config.model, weights if weights is not None else drawn)
         self.module = optimizer.wrap(module, config)
         self.module.config.finalize_model_grads_func = _finalize
         self.policy = model.policy(module)
@@ -73,7 +75,7 @@ class Engine:
             self._run(self._shares(rows, range(len(rows))), rows, [0.0] * len(rows), keep, train=False)
         dist.all_reduce(flat)
         values = flat.tolist()
-        return [tuple(values[begin:end]) for begin, end in zip(offsets, offsets[1:], strict=False)]
+        return [tuple(values[begin:end]) for begin, end in itertools.pairwise(offsets)]
 
     def keep_reference(self) -> None:
         """Remember the present weights (each rank its own shards)."""

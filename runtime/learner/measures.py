@@ -46,7 +46,7 @@ def row_sum(values: Tensor) -> Tensor:
 
 
 class Step:
-    """Collects one training step; `reports` says whether this rank's numbers count (tensor-parallel ranks share them)."""
+    """One training step; `reports` says whether this rank's numbers count (tensor-parallel ranks share them)."""
 
     def __init__(self, loss: LossConfig, device: torch.device, reports: bool) -> None:
         if loss.name not in LOSSES:
@@ -80,7 +80,8 @@ class Step:
     def _note(self, loss: Tensor, tokens: Tokens, found: dict[str, Tensor]) -> None:
         mask, difference = tokens.mask, tokens.logprobs - tokens.old
         none = torch.zeros_like(mask)
-        parts = {"tokens": mask, "entropy": tokens.entropy, "kl": -difference, **found}
+        entropy = none if tokens.entropy is None else tokens.entropy
+        parts = {"tokens": mask, "entropy": entropy, "kl": -difference, **found}
         totals = [loss.detach(), *((parts.get(name, none) * mask).sum() for name in SUMS[1:])]
         self.sums += torch.stack([total.double() for total in totals])
         self.ratio = torch.maximum(self.ratio, (difference.exp() * mask).max().double())

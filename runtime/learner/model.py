@@ -19,12 +19,26 @@ def dtype(precision: str) -> torch.dtype:
     return torch.bfloat16 if precision == "bf16" else torch.float32
 
 
+FUSIONS = dict.fromkeys(
+    (
+        "gradient_accumulation_fusion",
+        "persist_layer_norm",
+        "apply_rope_fusion",
+        "masked_softmax_fusion",
+        "bias_activation_fusion",
+        "bias_dropout_fusion",
+    ),
+    False,
+)
+"""Kernels of Apex and Transformer Engine, which a machine may not have."""
+RECOMPUTE = {"recompute_granularity": "full", "recompute_method": "uniform", "recompute_num_layers": 1}
+
+
 def transformer_config(config: LearnerConfig, device: Device) -> Any:
     """What Megatron-core is told of model and layout."""
     from megatron.core.transformer.transformer_config import TransformerConfig
 
     shape, parallel, kind = config.model, config.parallel, dtype(config.precision)
-    recompute = {"recompute_granularity": "full", "recompute_method": "uniform", "recompute_num_layers": 1}
     return TransformerConfig(
         num_layers=shape.layers,
         hidden_size=shape.hidden,
@@ -60,16 +74,10 @@ def transformer_config(config: LearnerConfig, device: Device) -> Any:
         moe_token_dispatcher_type="alltoall",
         batch_p2p_comm=device.cuda,
         overlap_p2p_comm=False,
-        # Kernels of Apex and Transformer Engine.
-        gradient_accumulation_fusion=False,
-        persist_layer_norm=False,
-        apply_rope_fusion=False,
-        masked_softmax_fusion=False,
-        bias_activation_fusion=False,
-        # The one way to give the MLP an activation that takes gate and value together: ours, see `layers`.
+        # The one way to give the MLP an activation of gate and value together: ours, see `layers`.
         use_te_activation_func=not transformer_engine(device),
-        bias_dropout_fusion=False,
-        **(recompute if config.recompute else {}),
+        **FUSIONS,
+        **(RECOMPUTE if config.recompute else {}),
     )
 
 
@@ -125,8 +133,9 @@ def build(config: LearnerConfig, device: Device) -> Any:
         def compute_language_model_loss(self, labels: Tensor, logits: Tensor) -> Tensor:
             group = ranks.get_tensor_model_parallel_group()
             # logits are [positions, rows, vocab / tensor ranks]
+            targets, trains = labels.t().contiguous(), self.entropy_trains
             log_probs, entropy = score(
-                logits, labels.t().contiguous(), shape.vocab, self.temperature, group, self.entropy_trains
+                logits, targets, shape.vocab, self.temperature, group, entropy_trains=trains
             )
             return torch.stack((log_probs.t(), entropy.t()))
 

@@ -1,4 +1,4 @@
-"""What Megatron-core's local layers lack: RMSNorm under sequence parallelism, SDPA attention, fewer passes over memory."""
+"""What Megatron-core's local layers lack: RMSNorm under sequence parallelism, SDPA attention, less memory traffic."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _turned(x: Tensor, out: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 class CausalAttention(torch.nn.Module):
-    """Rotary positions and causal attention on torch's scaled dot product; inputs are [positions, rows, heads, head_dim].
+    """Rotary positions and causal attention by torch's SDPA; inputs are [positions, rows, heads, head_dim].
 
     Sequences are padded on the right, so that no mask but the causal one is needed. Under context parallelism each
     rank holds two chunks of the sequence (zig-zag, r and 2n-1-r) and gathers all keys and values.

@@ -1,4 +1,4 @@
-"""Megatron-core's optimizers (plain and distributed): built, primed, stepped at a learning rate that comes with a step."""
+"""Megatron-core's optimizers, plain and distributed: built, primed, stepped at the learning rate of each step."""
 
 from __future__ import annotations
 

@@ -53,6 +53,7 @@ class Ranks:
             ranks.shape = await ranks._call("start", config)
         except BaseException:
             await asyncio.shield(ranks._end())
+            mine.close()
             raise
         return ranks
 
@@ -187,8 +188,9 @@ class Ranks:
     async def _died(self) -> str:
         """A rank has ended, or its link: end them all, and say which one was first."""
         if not self._fault:
-            rank = await self._death
-            self._fault = self._processes.epitaph(rank) + "; start the learner again and load its last checkpoint"
+            await asyncio.wait([self._death], timeout=_FAREWELL)
+            what = self._processes.epitaph(self._death.result()) if self._death.done() else "the link to rank 0 broke"
+            self._fault = f"{what}; start the learner again and load its last checkpoint"
         await self._processes.kill()
         return self._fault
 

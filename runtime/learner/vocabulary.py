@@ -15,7 +15,7 @@ def padded(vocab: int, tensor_ranks: int) -> int:
 
 
 def score(
-    logits: Tensor, targets: Tensor, vocab: int, temperature: float, group: Any, entropy_trains: bool
+    logits: Tensor, targets: Tensor, vocab: int, temperature: float, group: Any, *, entropy_trains: bool
 ) -> tuple[Tensor, Tensor]:
     """Log-probability of each target and entropy of each distribution, under softmax(logits / temperature).
 

@@ -14,8 +14,6 @@ import traceback
 import warnings
 from pathlib import Path
 
-warnings.filterwarnings("ignore")
-
 import torch
 import torch.distributed as dist
 
@@ -100,14 +98,19 @@ def make(parallel: Parallel, shape: ModelShape):
 
 def fresh(out: Path, name: str, parallel: Parallel, shape: ModelShape) -> dict:
     engine = make(parallel, shape)
-    found = {"before": engine.logprobs(rows(), 0.8), "metrics": []}
+    found = {"before": engine.logprobs(rows(), 0.8), "metrics": [], "initial": copied(engine)}
     engine.keep_reference()
     for index, loss in enumerate(LOSSES):
         found["metrics"].append(engine.train_step(rows(), loss, LR))
         if index == 0:
+            found["stepped"] = copied(engine)
             engine.save(out / f"checkpoint-{name}")
     found |= {"after": engine.logprobs(rows()), "reference": engine.reference(rows(), 0.8)}
-    return found | {"tensors": {n: t.clone() for n, t in engine.tensors().items()}, "digest": engine.publish()[0].digest}
+    return found | {"tensors": copied(engine), "digest": engine.publish()[0].digest}
+
+
+def copied(engine) -> dict:
+    return {name: tensor.clone() for name, tensor in engine.tensors().items()}
 
 
 def resumed(out: Path, saved: str, parallel: Parallel) -> dict:
@@ -115,7 +118,7 @@ def resumed(out: Path, saved: str, parallel: Parallel) -> dict:
     engine.load(out / f"checkpoint-{saved}")
     found = {"metrics": [engine.train_step(rows(), LOSSES[1], LR)], "reference": engine.reference(rows(), 0.8)}
     found["again"] = told(lambda: engine.save(out / f"checkpoint-{saved}"))
-    return found | {"tensors": {n: t.clone() for n, t in engine.tensors().items()}, "digest": engine.publish()[0].digest}
+    return found | {"tensors": copied(engine), "digest": engine.publish()[0].digest}
 
 
 def faults(out: Path) -> dict:
@@ -210,11 +213,12 @@ def member(out: Path, me: int) -> None:
 
 
 def main() -> None:
+    warnings.filterwarnings("ignore")
     out = Path(sys.argv[1])
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     device.prepare(0, 1)  # with what follows, everything is imported once, before the forks
     import megatron.core.models.gpt
-    import megatron.core.pipeline_parallel
+    import megatron.core.pipeline_parallel  # noqa: F401
     from megatron.core import dist_checkpointing  # noqa: F401
 
     from guerdon.runtime.learner import checkpoint, engine  # noqa: F401
@@ -226,7 +230,7 @@ def main() -> None:
             try:
                 member(out, me)
                 os._exit(0)
-            except BaseException:
+            except BaseException:  # noqa: BLE001 - what a forked process says before it ends
                 traceback.print_exc()
                 os._exit(1)
         children.append(child)
