@@ -18,7 +18,7 @@ import torch
 import torch.distributed as dist
 
 from guerdon.runtime.contracts.learner import LearnerFault, LossConfig, Row
-from guerdon.runtime.learner import device, names
+from guerdon.runtime.learner import device, names, shim
 from guerdon.runtime.learner.decode import sizes
 from guerdon.runtime.learner.shape import LearnerConfig, ModelShape, OptimizerConfig, Parallel, RopeScaling
 
@@ -139,8 +139,15 @@ def faults(out: Path) -> dict:
     found["long"] = told(lambda: engine.logprobs([Row((1,) * 65, (0,) * 65, (0.0,) * 65, (0.0,) * 65)]))
     found["vocabulary"] = told(lambda: engine.logprobs([Row((61,), (0,), (0.0,), (0.0,))]))
     found["no reference"] = told(lambda: engine.reference(rows()))
+    found["symbols"] = {patch.symbol: replaced(patch.symbol) for patch in shim.PATCHES}
     found["unchanged"] = engine.publish()[0].digest == before
     return found
+
+
+def replaced(symbol: str) -> bool:
+    owner, name = shim.resolve(symbol)
+    function = getattr(owner, name)
+    return function is torch.manual_seed or function.__code__.co_filename == shim.__file__
 
 
 def cut(folder: Path) -> None:
