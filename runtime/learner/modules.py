@@ -150,11 +150,8 @@ class _Gated(torch.autograd.Function):
         gate, up = x.chunk(2, -1)
         out = torch.empty_like(x)
         of_gate, of_up = out.chunk(2, -1)
-        sigmoid = gate.sigmoid()
-        silu = torch.mul(gate, sigmoid, out=of_up)
-        # d silu(g) / dg = sigmoid(g) + silu(g) (1 - sigmoid(g))
-        torch.addcmul(sigmoid, silu, 1 - sigmoid, out=of_gate).mul_(up).mul_(grad)
-        of_up.mul_(grad)
+        torch.ops.aten.silu_backward.grad_input(torch.mul(grad, up), gate, grad_input=of_gate)
+        torch.mul(functional.silu(gate), grad, out=of_up)
         return out
 
 
