@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from guerdon.compiler.plan.schema import ToolPlan
@@ -89,7 +89,7 @@ class CompactRenderer(TextRenderer):
 
 def _single(tool: ToolPlan) -> str | None:
     """The name of a tool's only parameter, where that takes a string."""
-    properties: Mapping[str, Any] = tool.parameters.get("properties", {})
+    properties: Any = tool.parameters.get("properties", {})
     if len(properties) != 1:
         return None
     ((name, schema),) = properties.items()

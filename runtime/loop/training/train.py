@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from guerdon.compiler.plan.schema import InstancePlan
-from guerdon.runtime.agent.renderer import ByteCodec
 from guerdon.runtime.contracts.plan import LoadedPlan
 from guerdon.runtime.contracts.renderer import Renderer
 from guerdon.runtime.contracts.sampling import Sampling
@@ -104,8 +103,7 @@ async def evaluate_checkpoint(place: Place, checkpoint: Path) -> dict[str, float
 def _training(place: Place, model: Ranks) -> Training:
     cfg = place.cfg
     algorithm = cfg.algorithm
-    end = (ByteCodec.markers["end"],)
-    sampling = Sampling(algorithm.max_turn_tokens, algorithm.temperature, algorithm.top_p, end)
+    sampling = Sampling(algorithm.max_turn_tokens, algorithm.temperature, algorithm.top_p, place.renderer.stop)
     lockstep = Lockstep(model)
     policy = Trained("policy", lockstep, place.renderer, sampling, model.shape.context)
     run_cfg = RunConfig(retries=cfg.rollout.retries, give_up_after=cfg.rollout.give_up_after)
