@@ -22,13 +22,17 @@ def _defaults() -> list[Any]:
         {"policy": MISSING},
         {"sandbox": "podman"},
         {"store": "local"},
-        # Our own run folder is the one output folder: Hydra shall write nothing beside it.
-        {"override hydra/job_logging": "disabled"},
-        {"override hydra/hydra_logging": "disabled"},
+        *quiet(),
     ]
 
 
-def _hydra() -> dict[str, Any]:
+def quiet() -> list[Any]:
+    """Our own run folder is the one output folder: Hydra shall write nothing beside it."""
+    return [{"override hydra/job_logging": "disabled"}, {"override hydra/hydra_logging": "disabled"}]
+
+
+def hydra_settings() -> dict[str, Any]:
+    """Hydra's own part of a configuration."""
     return {
         "output_subdir": None,
         "run": {"dir": "${store.runs}"},
@@ -55,4 +59,4 @@ class RunConf:
     policy: Any = MISSING
     sandbox: Any = MISSING
     store: Any = MISSING
-    hydra: Any = field(default_factory=_hydra)
+    hydra: Any = field(default_factory=hydra_settings)

@@ -16,6 +16,7 @@ COMMANDS = {
     "run": ("guerdon.runtime.cli.run:main", "run a policy over a pack: `guerdon run PACK policy=oracle`"),
     "eval": ("guerdon.runtime.cli.eval:main", "run a policy over the held-out rows: pass@k with standard errors"),
     "serve-policy": ("guerdon.runtime.cli.serve:main", "serve a model over the Chat Completions protocol"),
+    "train": ("guerdon.runtime.cli.train:main", "train a policy on a pack: `guerdon train PACK`"),
     "calibrate": ("guerdon.runtime.cli.calibrate:main", "oracle must pass, idle and attacks must fail"),
     "import": ("guerdon.runtime.cli.importing:main", "make a pack of a known data set: `import humaneval DIR`"),
     "explain": ("guerdon.runtime.cli.explain:main", "what a diagnostic's code means: `guerdon explain T301`"),

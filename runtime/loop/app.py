@@ -1,68 +1,60 @@
-"""`guerdon run PACK policy=… [overrides]`: the one place that imports Hydra."""
+"""`guerdon run` and `guerdon train` as Hydra applications: one job, or a sweep of them."""
 
 from __future__ import annotations
 
-import asyncio
-import difflib
 import json
 import os
-import re
 import shlex
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, fields
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import hydra
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
-from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from rich.console import Console
 
-from guerdon.conf.run import GROUPS, RunConf
-from guerdon.runtime.agent import codec
+from guerdon.runtime.contracts.learner import LearnerFault
 from guerdon.runtime.contracts.plan import LoadedPlan
 from guerdon.runtime.contracts.policy import PolicyFault
 from guerdon.runtime.contracts.sandbox import SandboxFault, SandboxProvider
 from guerdon.runtime.contracts.store import AssetFault, StoreFault
-from guerdon.runtime.loop.closing import close
-from guerdon.runtime.loop.config import RunError, folder_name
-from guerdon.runtime.loop.run import DONE, SUMMARY, check, run
-from guerdon.runtime.loop.settings import Settled, Weights, reward_defaults, settle
-from guerdon.runtime.loop.summary import Summary
-from guerdon.runtime.policy.table import POLICIES, make
-from guerdon.runtime.report.progress import Reporter, table
+from guerdon.runtime.loop.command import RUN, Command, Job, Load, Stage
+from guerdon.runtime.loop.config import RunError
+from guerdon.runtime.loop.preflight import combinations, plainly, unknown
+from guerdon.runtime.loop.run import DONE
+from guerdon.runtime.loop.settings import Weights, reward_defaults
 from guerdon.runtime.schedule.retry import HostFault
-from guerdon.runtime.schedule.stop import Interrupted, stop_on_signals
+from guerdon.runtime.schedule.stop import Interrupted
 from guerdon.runtime.store.durable import write_atomically, writing
 
-NAME = "guerdon_run"
 OK, TROUBLE, USAGE, INTERRUPTED = 0, 1, 2, 130
-INVALID_SHARE = 0.01
-"""Share of invalid episodes above which a run is not well."""
+Problems = (RunError, HostFault, StoreFault, AssetFault, PolicyFault, SandboxFault, LearnerFault)
 
-Load = Callable[[str, Weights], LoadedPlan]
-Problems = (RunError, HostFault, StoreFault, AssetFault, PolicyFault, SandboxFault)
+
+class JobFailed(Exception):
+    """A job in a process of its own came to grief, and has said why."""
 
 
 @dataclass(slots=True)
 class App:
-    """One call of `guerdon run`: a plan, and the run or sweep made of it."""
+    """One call of a command: a plan, and the job or sweep made of it."""
 
+    command: Command
+    word: str
+    """What a person typed: `run`, `eval`, `train`."""
     pack: str
     overrides: Sequence[str]
-    plan: LoadedPlan
     load: Load
-    provider: Callable[[], Awaitable[SandboxProvider]]
-    console: Console
-    command: str = "run"
+    stage: Stage
     after: Callable[[Path], None] = lambda out: None
-    """Called with the folder of each run that came to its end, in this process or before."""
+    """Called with the folder of each job that came to its end, in this process or before."""
     unwell: bool = False
     halted: bool = False
     """Whether the rest of a sweep is left out, since it would meet the same fault of the host."""
@@ -70,7 +62,7 @@ class App:
     runs: set[Path] = field(default_factory=set)
 
     def job(self, config: DictConfig) -> None:
-        """One run of a sweep. What went wrong with it is said here: Hydra would add lines of its own."""
+        """One job of a sweep. What went wrong with it is said here: Hydra would add lines of its own."""
         if self.halted:
             return
         try:
@@ -78,42 +70,44 @@ class App:
         except Problems as wrong:
             self.unwell = True
             self.halted = isinstance(wrong, HostFault | SandboxFault)
-            self.console.print(f"error: {wrong}", markup=False, highlight=False, soft_wrap=True)
+            self.say(f"error: {wrong}")
+
+    def say(self, text: str) -> None:
+        """Tell people a line as it is."""
+        self.stage.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def _job(self, config: DictConfig) -> None:
-        settled, plan = self.settled(config)
-        name = folder_name(plan.plan.pack, settled.policy, plan.digest, settled.cfg, settled.settings)
-        out = settled.runs / name
-        if (out / DONE).exists():
-            self.console.print(f"done already: {out}", markup=False, soft_wrap=True)
-            with suppress(OSError, ValueError):  # DONE alone says it; the table is a courtesy
-                self.console.print(table(json.loads((out / SUMMARY).read_text())))
-            self.after(out)
+        job = self.settled(config)
+        if (job.out / DONE).exists():
+            self.say(f"done already: {job.out}")
+            self.command.recall(job.out, self.stage.console)
+            self.after(job.out)
             return
-        with writing(out):
-            out.mkdir(parents=True, exist_ok=True)
-            write_atomically(out / "config.yaml", [OmegaConf.to_yaml(config).encode()])
+        with writing(job.out):
+            job.out.mkdir(parents=True, exist_ok=True)
+            write_atomically(job.out / "config.yaml", [OmegaConf.to_yaml(config).encode()])
         try:
-            summary = asyncio.run(self._run(settled, plan, out, config))
+            well = self.command.work(job, self.stage)
         except Interrupted:
-            again = shlex.join(["guerdon", self.command, self.pack, *self.overrides])
-            self.console.print(
-                f"stopped; what was sealed is kept in {out}; go on with: {again}",
-                markup=False, soft_wrap=True,
-            )
+            again = shlex.join(["guerdon", self.word, self.pack, *self.overrides])
+            self.say(f"stopped; what was sealed is kept in {job.out}; go on with: {again}")
             # Hydra goes on with the next job after an Exception, and ends the sweep after this.
             raise KeyboardInterrupt from None
-        self._tell(summary, out)
-        self.after(out)
+        except Problems:
+            self.say(f"in the job {job.out}")
+            raise
+        self.unwell |= not well
+        self.say(f"results: {job.out}")
+        self.after(job.out)
 
-    def settled(self, config: DictConfig) -> tuple[Settled, LoadedPlan]:
-        """A composed configuration as one run, wholly checked, and its plan: with changed weights another one,
+    def settled(self, config: DictConfig) -> Job:
+        """A composed configuration as one job, wholly checked, and its plan: with changed weights another one,
         since what was proved of a reward was proved of its weights. Raises RunError, AssetFault, PolicyFault."""
-        settled = settle(_plain(config), self.plan.plan)
-        plan = self._weighted(settled.weights) if settled.weights else self.plan
-        check(plan, settled.cfg)
-        make(settled.policy, settled.settings, codec)
-        return settled, plan
+        document = _plain(config)
+        settled = self.command.settle(document, self.stage.base)
+        plan = self._weighted(settled.weights) if settled.weights else self.stage.base
+        self.command.check(settled, plan)
+        return Job(settled, plan, settled.runs / self.command.folder(settled, plan), document)
 
     def _weighted(self, weights: Weights) -> LoadedPlan:
         key = json.dumps({r: {w: str(v) for w, v in given.items()} for r, given in weights.items()}, sort_keys=True)
@@ -121,55 +115,37 @@ class App:
             self.weighted[key] = self.load(self.pack, weights)
         return self.weighted[key]
 
-    async def _run(self, settled: Settled, plan: LoadedPlan, out: Path, config: DictConfig) -> Summary:
-        policy = make(settled.policy, settled.settings, codec)
-        with Reporter(self.console) as reporter, stop_on_signals(reporter.note) as stop:
-            # A pack of plain answers runs on a machine without Podman.
-            provider = await self.provider() if plan.plan.environments else None
-            try:
-                return await run(
-                    plan, policy, settled.cfg, out, provider,
-                    watcher=reporter, stop=stop, settings=_plain(config),
-                )
-            finally:
-                await close(provider, reporter.note)
 
-    def _tell(self, summary: Summary, out: Path) -> None:
-        self.console.print(table(summary.to_json()))
-        total = summary.total
-        count = total.passed + total.failed + total.invalid
-        if total.invalid > count * INVALID_SHARE:
-            self.unwell = True
-            self.console.print(
-                f"{total.invalid} of {count} episode(s) are invalid: the same command runs them again",
-                markup=False,
-            )
-        self.console.print(f"results: {out}", markup=False, soft_wrap=True)
+_APPS: dict[str, App] = {}
+"""The application under way in this process, by its config's name."""
 
 
 def run_app(
     pack: str, overrides: Sequence[str], load: Load,
     provider: Callable[[], Awaitable[SandboxProvider]], console: Console | None = None,
-    *, command: str = "run", after: Callable[[Path], None] = lambda out: None,
+    *, command: Command = RUN, word: str = "", after: Callable[[Path], None] = lambda out: None,
 ) -> int:
-    """Run a pack, or a sweep over it (`-m`). Returns 0, 1 (a run failed or is not well), 2 (usage) or 130.
+    """Do a command's job on a pack, or a sweep of jobs (`-m`). Returns 0, 1 (one failed or is not well), 2, 130.
 
     Everything that can be refused is refused before any sandbox starts. `load` gives the plan of a pack with
     some weights replaced (none at first); what it raises of the pack itself is the caller's to say, as is StoreFault
-    where no run folder can be made. `command` is what a person typed; `after` is called with each run's folder.
+    where no run folder can be made. `word` is what a person typed; `after` is called with each job's folder.
     """
-    app = App(pack, overrides, load(pack, {}), load, provider, console or Console(stderr=True), command, after)
-    _register(app.plan)
+    stage = Stage(console or Console(stderr=True), provider, load(pack, {}))
+    app = App(command, word or command.name, pack, overrides, load, stage, after)
+    _register(command, app.stage.base)
+    _APPS[command.name] = app
     try:
         problem = _preflight(app)
         if problem:
-            app.console.print(f"error: {problem}", markup=False, highlight=False, soft_wrap=True)
+            app.say(f"error: {problem}")
             return USAGE
         for folder in app.runs:
             with writing(folder):  # before Hydra does it, and fails with a traceback
                 folder.mkdir(parents=True, exist_ok=True)
         return _launch(app)
     finally:
+        del _APPS[command.name]
         GlobalHydra.instance().clear()
 
 
@@ -179,18 +155,46 @@ def _plain(config: DictConfig) -> Mapping[str, Any]:
     return {str(key): value for key, value in document.items()}
 
 
+def config_name(command: Command) -> str:
+    """What the command's root is called in Hydra's store."""
+    return f"guerdon_{command.name}"
+
+
 def _launch(app: App) -> int:
+    command, word, pack, overrides = app.command.name, app.word, app.pack, tuple(app.overrides)
+
     def job(config: DictConfig) -> None:
-        app.job(config)
+        # Only plain words are bound here: a launcher may send this function to another process.
+        here(command, word, pack, overrides, config)
 
     try:
-        with _argv(["guerdon run", *_flags_first(app.overrides)]):
-            hydra.main(version_base="1.3", config_path=None, config_name=NAME)(job)()
+        with _argv([f"guerdon {app.word}", *_flags_first(app.overrides)]):
+            hydra.main(version_base="1.3", config_path=None, config_name=config_name(app.command))(job)()
     except KeyboardInterrupt:
         return INTERRUPTED
+    except JobFailed:
+        return TROUBLE
     except SystemExit as end:  # Hydra's own flags: --help, --cfg, --info
         return end.code if isinstance(end.code, int) else USAGE
     return TROUBLE if app.unwell else OK
+
+
+def here(command: str, word: str, pack: str, overrides: Sequence[str], config: DictConfig) -> None:
+    """Do a job in this process: with the application that was started here, or, where a launcher has made this process
+    for the job, with one like it. Raises JobFailed in the latter."""
+    app = _APPS.get(command)
+    if app is not None:
+        app.job(config)
+        return
+    from guerdon.runtime.cli.loading import load
+    from guerdon.runtime.cli.trouble import provider
+    from guerdon.runtime.loop.commands import COMMANDS
+
+    stage = Stage(Console(stderr=True), provider, load(pack, {}))
+    app = App(COMMANDS[command](), word, pack, overrides, load, stage)
+    app.job(config)
+    if app.unwell:
+        raise JobFailed(f"a job of guerdon {word} {pack} failed")
 
 
 def _flags_first(words: Sequence[str]) -> list[str]:
@@ -199,82 +203,36 @@ def _flags_first(words: Sequence[str]) -> list[str]:
     return [*sweep, *(word for word in words if word not in ("-m", "--multirun"))]
 
 
-def _register(plan: LoadedPlan) -> None:
+def _register(command: Command, plan: LoadedPlan) -> None:
     store = ConfigStore.instance()
-    for group, options in GROUPS.items():
+    for group, options in command.groups.items():
         for name, node in options.items():
             store.store(group=group, name=name, node=node)
-    store.store(name=NAME, node=RunConf(reward=reward_defaults(plan.plan)))
+    store.store(name=config_name(command), node=command.root(plan))
 
 
 def _preflight(app: App) -> str | None:
-    """What is wrong with any run of the sweep, in words."""
+    """What is wrong with any job of the sweep, in words."""
     flags = [word for word in app.overrides if word.startswith("-")]
     if any(flag not in ("-m", "--multirun") for flag in flags):
         return None  # --help and its like start nothing
     words = [word for word in app.overrides if not word.startswith("-")]
-    unknown = next((problem for word in words if (problem := _unknown(word, app.plan))), None)
-    if unknown:
-        return unknown
+    root, reward = app.command.root(app.stage.base), reward_defaults(app.stage.base.plan)
+    wrongs = (unknown(word, root, app.command.groups, reward) for word in words)
+    problem = next((one for one in wrongs if one), None)
+    if problem:
+        return problem
     try:
         with hydra.initialize(version_base="1.3", config_path=None):
-            for combination in _combinations(words) if flags else [words]:
-                settled, _ = app.settled(hydra.compose(NAME, overrides=combination))
-                app.runs.add(settled.runs)
+            for combination in combinations(words) if flags else [words]:
+                # Which launcher is no concern of a job's.
+                own = [word for word in combination if not word.startswith(("hydra.", "hydra/"))]
+                app.runs.add(app.settled(hydra.compose(config_name(app.command), overrides=own)).settled.runs)
     except (HydraException, OmegaConfBaseException) as wrong:
-        return _plainly(wrong)
+        return plainly(wrong)
     except Problems as wrong:
         return str(wrong)
     return None
-
-
-def _unknown(word: str, plan: LoadedPlan) -> str | None:
-    """What is wrong with one override's key. Hydra itself would take `+smaples=3` at the root without a word."""
-    try:
-        (override,) = OverridesParser.create().parse_overrides([word])
-    except HydraException as wrong:
-        return f"{word!r} is no override such as seed=3: {str(wrong).splitlines()[0]}"
-    known = [f.name for f in fields(RunConf) if f.name != "defaults"]
-    head = re.split(r"[./@]", override.key_or_group)[0]
-    if head in known:
-        return _unknown_choice(override.key_or_group, word.partition("=")[2], plan)
-    return _none_such("setting", head, known)
-
-
-def _combinations(words: Sequence[str]) -> list[list[str]]:
-    from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
-
-    (batch,) = BasicSweeper.split_arguments(OverridesParser.create().parse_overrides(list(words)), None)
-    return batch
-
-
-def _plainly(wrong: Exception) -> str:
-    """Hydra's message without what only its own users know."""
-    lines = [line for line in str(wrong).splitlines() if line.strip()]
-    kept = [line.strip() for line in lines if not line.startswith(("To append", "    full_key", "    object_type"))]
-    cause = wrong.__cause__
-    if cause is not None and str(cause).splitlines()[:1] and str(cause).splitlines()[0] not in kept:
-        kept.append(str(cause).splitlines()[0])
-    return "; ".join(kept)
-
-
-def _unknown_choice(key: str, given: str, plan: LoadedPlan) -> str | None:
-    """A policy or a weight that does not exist, told with what there is."""
-    if key == "policy":
-        names = [name.strip(" '\"") for name in given.split(",")]
-        return next((_none_such("policy", n, POLICIES) for n in names if n.isidentifier() and n not in POLICIES), None)
-    known: Any = reward_defaults(plan.plan)
-    for part in key.split(".")[1:] if key.startswith("reward.") else ():
-        if not isinstance(known, Mapping) or part not in known:
-            return _none_such("weight", part, known if isinstance(known, Mapping) else ())
-        known = known[part]
-    return None
-
-
-def _none_such(what: str, name: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, list(known), 1)
-    hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
-    return f"there is no {what} {name!r}; {hint}"
 
 
 @contextmanager

@@ -111,7 +111,7 @@ def jobs(shop: Workshop) -> Iterator[Job]:
     Raises RunError at a row that is not locked yet.
     """
     for instance in selected(shop.plan.instances(), shop.cfg):
-        _refuse_unlocked(shop.plan.plan.pack, instance)
+        refuse_unlocked(shop.plan.plan.pack, instance)
         for variant in shop.policy.variants(shop.occasion(instance)):
             for sample in range(shop.cfg.samples):
                 seed = episode_seed(shop.cfg.seed, instance.task, instance.row, sample)
@@ -145,7 +145,8 @@ async def _episodes(
     await run_jobs(todo, work, shop.cfg.concurrency or default_admission(), stop)
 
 
-def _refuse_unlocked(pack: str, instance: InstancePlan) -> None:
+def refuse_unlocked(pack: str, instance: InstancePlan) -> None:
+    """Raise RunError for a row whose expected tests are not known yet."""
     unlocked = [v.name for v in instance.verify if v.settings.get("expect") == "locked"]
     if unlocked:
         raise RunError(

@@ -43,7 +43,7 @@ def settle(document: Mapping[str, Any], plan: Plan) -> Settled:
     )
     settings = {key: value for key, value in policy.items() if key != "name"}
     runs = Path(document["store"]["runs"])
-    return Settled(policy["name"], settings, cfg, runs, _weights(document["reward"], plan))
+    return Settled(policy["name"], settings, cfg, runs, changed_weights(document["reward"], plan))
 
 
 def reward_defaults(plan: Plan) -> dict[str, Any]:
@@ -56,7 +56,7 @@ def reward_defaults(plan: Plan) -> dict[str, Any]:
     return next(iter(made.values())) if len(made) == 1 else made
 
 
-def _weights(given: Mapping[str, Any], plan: Plan) -> Weights:
+def changed_weights(given: Mapping[str, Any], plan: Plan) -> Weights:
     """The weights that differ from the plan's, exactly."""
     rewards = _rewards(plan)
     per = {next(iter(rewards)): given} if len(rewards) == 1 else given

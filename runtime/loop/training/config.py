@@ -16,7 +16,7 @@ class AlgorithmConfig:
     steps: int = 30
     prompts: int = 16
     """Rows a step."""
-    group: int = 4
+    group: int = 8
     """Episodes a row."""
     lr: float = 3e-4
     warmup_steps: int = 5
@@ -24,7 +24,7 @@ class AlgorithmConfig:
     updates: int = 1
     """Updates a step, all on the same episodes."""
     clip_low: float = 0.2
-    clip_high: float = 0.28
+    clip_high: float = 0.2
     kl: float = 0.0
     entropy: float = 0.0
     zero_variance: str = "skip"

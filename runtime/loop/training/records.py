@@ -7,20 +7,12 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from guerdon.runtime.loop.training.measures import finite
+from guerdon.runtime.report.trackers import Tracker
 from guerdon.runtime.store.durable import write_atomically, writing
 
 METRICS, TIMES = "metrics.jsonl", "times.jsonl"
-
-
-class Tracker(Protocol):
-    """Where numbers go, beside the run folder's own files."""
-
-    def log(self, step: int, values: Mapping[str, float]) -> None: ...
-
-    def close(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)

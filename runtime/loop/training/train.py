@@ -26,10 +26,11 @@ from guerdon.runtime.loop.training.collect import Collector
 from guerdon.runtime.loop.training.config import TrainConfig
 from guerdon.runtime.loop.training.demonstrations import Demonstrators
 from guerdon.runtime.loop.training.loop import Training
-from guerdon.runtime.loop.training.records import Records, Tracker, read
+from guerdon.runtime.loop.training.records import Records, read
 from guerdon.runtime.loop.workshop import Workshop
 from guerdon.runtime.policy.lockstep import Lockstep
 from guerdon.runtime.policy.trained import Trained
+from guerdon.runtime.report.trackers import Tracker
 from guerdon.runtime.schedule.retry import Breaker
 from guerdon.runtime.schedule.stop import Stop, unless_stopped
 from guerdon.runtime.store.durable import write_atomically, writing
@@ -86,7 +87,7 @@ async def _trained(place: Place) -> Training:
 
 
 async def evaluate_checkpoint(place: Place, checkpoint: Path) -> dict[str, float]:
-    """What a checkpoint's policy comes to on the held-out rows, with the run's own noise; `place.out` gets the episodes.
+    """What a checkpoint's policy comes to on the held-out rows, with the run's noise; `place.out` gets the episodes.
     Raises as `train`."""
     with _held(place.out):
         claim(place.out, place.plan)

@@ -49,8 +49,8 @@ async def stages(
     for policy in sorted({name for stage in wanted for name in stage.sources}):
         count = max(_share(stage, policy) for stage in wanted)
         played[policy] = await demonstrators.episodes(policy, count)
-    plan = demonstrators.plan.plan
-    return [_stage(i, stage, played, plan, renderer, context, run_seed) for i, stage in enumerate(wanted)]
+    make = _Maker(played, demonstrators.plan.plan, renderer, context, run_seed)
+    return [make.stage(i, stage) for i, stage in enumerate(wanted)]
 
 
 def _share(stage: StageConfig, policy: str) -> int:
@@ -59,25 +59,35 @@ def _share(stage: StageConfig, policy: str) -> int:
     return round(stage.episodes * stage.sources.get(policy, 0.0) / whole)
 
 
-def _stage(
-    index: int, stage: StageConfig, played: Mapping[str, Sequence[Sealed]], plan: Plan, renderer: Renderer,
-    context: int, run_seed: int,
-) -> Stage:
-    episodes = [one for policy in sorted(stage.sources) for one in _some(played[policy], _share(stage, policy))]
-    made = (demonstration(one, renderer, plan.tasks[one.trajectory.episode.task].tools) for one in episodes)
-    rows, dropped = fitting(made, context)
-    if len(rows) < 2:
-        raise RunError(
-            f"stage {index} of warm_start has {len(rows)} demonstration(s) that fit a context of {context} ids "
-            f"({dropped} do not); give learner.context more room, or ask for more episodes"
-        )
-    random.Random(seed("demonstrations", run_seed, index)).shuffle(rows)
-    held = min(HELD_OUT, len(rows) // 10)
-    return Stage(stage, rows[held:], rows[:held])
+@dataclass(frozen=True, slots=True)
+class _Maker:
+    """From what was played to the rows of stages."""
 
+    played: Mapping[str, Sequence[Sealed]]
+    plan: Plan
+    renderer: Renderer
+    context: int
+    seed: int
 
-def _some(episodes: Sequence[Sealed], count: int) -> Sequence[Sealed]:
-    return episodes[:count]
+    def stage(self, index: int, stage: StageConfig) -> Stage:
+        """The rows of a stage, shuffled, some held out. Raises RunError where too few fit."""
+        episodes = [one for policy in sorted(stage.sources) for one in self.played[policy][: _share(stage, policy)]]
+        rows, dropped = fitting(map(self._row, episodes), self.context)
+        if len(rows) < 2:
+            raise RunError(
+                f"stage {index} of warm_start has {len(rows)} demonstration(s) that fit {self.context} ids "
+                f"({dropped} do not); give learner.context more room, or ask for more episodes"
+            )
+        random.Random(seed("demonstrations", self.seed, index)).shuffle(rows)
+        held = min(HELD_OUT, len(rows) // 10)
+        return Stage(stage, rows[held:], rows[:held])
+
+    def _row(self, episode: Sealed) -> Row:
+        spec = episode.trajectory.episode
+        try:
+            return demonstration(episode, self.renderer, self.plan.tasks[spec.task].tools)
+        except ValueError as wrong:
+            raise RunError(f"the demonstration {spec.key} cannot be learnt: {wrong}") from wrong
 
 
 def identity(made: Sequence[Stage], cfg: TrainConfig) -> str:
