@@ -19,6 +19,8 @@ class AlgorithmConf:
     lr: float = 3e-4
     warmup_steps: int = 5
     """Steps over which the learning rate rises."""
+    lr_floor: float = 1.0
+    """What the learning rate falls to by the last step, in a straight line, as a share of itself."""
     updates: int = 1
     """Updates a step, all on the same episodes."""
     clip_low: float = 0.2

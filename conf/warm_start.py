@@ -11,8 +11,8 @@ class StageConf:
     """One stage: demonstrations of these policies in these shares, learnt for at most so many steps."""
 
     sources: dict[str, float] = field(default_factory=dict)
-    episodes: int = 1600
-    steps: int = 760
+    episodes: int = 2600
+    steps: int = 1200
     batch: int = 64
     lr: float = 2e-3
     decay: bool = True
@@ -29,7 +29,7 @@ class WarmStartConf:
 
 
 def _oracle() -> StageConf:
-    return StageConf({"oracle": 1.0}, until=0.9)
+    return StageConf({"oracle": 1.0}, until=0.95)
 
 
 def _habits() -> StageConf:

@@ -54,7 +54,10 @@ class Update:
 
     def rate(self, step: int) -> float:
         """The learning rate of a step (from 0)."""
-        return self.algorithm.lr * min(1.0, (step + 1) / max(1, self.algorithm.warmup_steps))
+        own = self.algorithm
+        ramp = min(1.0, (step + 1) / max(1, own.warmup_steps))
+        fall = 1.0 - (1.0 - own.lr_floor) * step / max(1, own.steps - 1)
+        return own.lr * ramp * fall
 
     def _advantages(self, step: int, groups: Sequence[Group]) -> Advantages:
         rule = ALGORITHMS[self.algorithm.name].advantage

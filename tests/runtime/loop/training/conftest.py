@@ -1,5 +1,7 @@
 """A sandbox that only knows `cat n`: quick enough to train against in a test. What runs in it is never a shell."""
 
+import pytest
+
 from guerdon.compiler.plan.canonical import digest
 from guerdon.runtime.contracts.sandbox import Artefacts, ExecResult
 
@@ -53,3 +55,9 @@ class Emulated:
 
     async def close(self):
         pass
+
+
+@pytest.fixture(scope="module")
+def emulated():
+    """The class of the provider: `emulated(numbers, off_by)`."""
+    return Emulated
