@@ -21,7 +21,7 @@ def instructions(tools: Sequence[ToolPlan]) -> str:
     if not tools:
         return ""
     listed = "\n".join(
-        json.dumps({"name": t.name, "description": t.description, "parameters": _plain(t.parameters)})
+        json.dumps({"name": t.name, "description": t.description, "parameters": plain(t.parameters)})
         for t in tools
     )
     return (
@@ -96,8 +96,8 @@ def _call(body: str, index: int) -> ToolCall:
     return ToolCall(f"call_{index}", value["name"], raw)
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Read-only mappings and tuples of a plan as what the JSON writer takes."""
     if hasattr(value, "items"):
-        return {key: _plain(item) for key, item in value.items()}
-    return [_plain(v) for v in value] if isinstance(value, list | tuple) else value
+        return {key: plain(item) for key, item in value.items()}
+    return [plain(v) for v in value] if isinstance(value, list | tuple) else value
