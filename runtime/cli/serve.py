@@ -53,7 +53,9 @@ def _options(argv: Sequence[str]) -> argparse.Namespace:
                                        "a folder of Hugging Face or a GGUF file")
     parser.add_argument("--port", type=int, default=8000, help="0 for any free one (default: 8000)")
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen at (default: 127.0.0.1)")
-    parser.add_argument("--renderer", default="", help="how messages become ids (default: compact)")
+    parser.add_argument("--renderer", default="", help="compact, hermes or chat (default: compact for our "
+                                                               "checkpoints, chat for others' models)")
+    parser.add_argument("--tokenizer", default="", help="where the tokenizer of `chat` is (default: the source)")
     parser.add_argument("--model", default="", help="the name clients call it by (default: the source's own)")
     parser.add_argument("--api-key-env", default="GUERDON_API_KEY", metavar="NAME",
                         help="the environment variable with the key that clients must send (default: GUERDON_API_KEY)")
@@ -91,10 +93,11 @@ async def _serve(options: argparse.Namespace, listening: socket.socket) -> None:
 
     from guerdon.runtime.serve.app import Limits, make_app
 
-    renderer = make(options.renderer or "compact", options.source)
+    name = options.renderer or ("compact" if _checkpoint(Path(options.source)) else "chat")
+    renderer = make(name, options.tokenizer or options.source)
     ranks = await started(Path(options.source), options.threads, options.precision)
     try:
-        _fits(renderer, ranks.shape.vocab, options.renderer or "compact")
+        _fits(renderer, ranks.shape.vocab, name)
         name = options.model or Path(options.source).absolute().name
         limits = Limits(options.batch, options.waiting, options.sessions, max_tokens=options.max_tokens)
         key = os.environ.get(options.api_key_env, "")
@@ -110,13 +113,12 @@ async def _serve(options: argparse.Namespace, listening: socket.socket) -> None:
 
 def make(name: str, source: str) -> Renderer:
     """The renderer of a name. Raises RunError."""
-    from guerdon.runtime.agent.compact import CompactRenderer
-    from guerdon.runtime.agent.renderer import TextRenderer
+    from guerdon.runtime.agent.table import make_renderer
 
-    made = {"compact": CompactRenderer, "hermes": TextRenderer}
-    if name not in made:
-        raise RunError(f"there is no renderer {name!r}; there are {', '.join(made)}")
-    return made[name]()
+    try:
+        return make_renderer(name, source)
+    except ValueError as wrong:
+        raise RunError(str(wrong)) from wrong
 
 
 def _fits(renderer: Renderer, vocab: int, name: str) -> None:

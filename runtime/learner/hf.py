@@ -101,7 +101,8 @@ def _gguf(path: Path) -> tuple[Mapping[str, Any], Callable[[str], Tensor]]:
         tensor: Tensor = state[name]
         return tensor
 
-    return model.config.to_dict(), take
+    # What says how the file is quantised is of no use any more: transformers has made float32 of it.
+    return {**model.config.to_dict(), "quantization_config": None}, take
 
 
 def write(folder: Path, shape: ModelShape, tensors: Mapping[str, Tensor]) -> None:
