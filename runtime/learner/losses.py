@@ -39,13 +39,21 @@ def supervised(tokens: Tokens, config: LossConfig) -> tuple[Tensor, dict[str, Te
 
 
 def reinforce(tokens: Tokens, config: LossConfig) -> tuple[Tensor, dict[str, Tensor]]:
-    """-advantage * log-probability, without a ratio (Williams 1992; RLOO of Ahmadian et al. 2024, eq. 6)."""
+    """-advantage * log-probability (Williams 1992; RLOO of Ahmadian et al. 2024, eq. 6).
+
+    There is no ratio and so no clip: a second update on the same episodes is not corrected for the first.
+    """
     return _with_extras(-tokens.advantages * tokens.logprobs, tokens, config, {})
 
 
 def clipped(tokens: Tokens, config: LossConfig) -> tuple[Tensor, dict[str, Tensor]]:
     """PPO's clipped surrogate a token (Schulman et al. 2017, eq. 7), each side with its own bound (DAPO, eq. 10)."""
     return _surrogate(torch.exp(tokens.logprobs - tokens.old), tokens, config)
+
+
+def squared_clipped(tokens: Tokens, config: LossConfig) -> tuple[Tensor, dict[str, Tensor]]:
+    """`clipped` with the k2 penalty, which REINFORCE++ takes for its gradient: that of k3 is biased (Hu 2025, 3.2)."""
+    return _surrogate(torch.exp(tokens.logprobs - tokens.old), tokens, config, k2)
 
 
 def sequence_clipped(tokens: Tokens, config: LossConfig) -> tuple[Tensor, dict[str, Tensor]]:
@@ -55,23 +63,38 @@ def sequence_clipped(tokens: Tokens, config: LossConfig) -> tuple[Tensor, dict[s
     return _surrogate(torch.exp(mean).expand_as(tokens.mask), tokens, config)
 
 
-def _surrogate(ratio: Tensor, tokens: Tokens, config: LossConfig) -> tuple[Tensor, dict[str, Tensor]]:
+def k2(gap: Tensor) -> Tensor:
+    """Half the squared gap; its gradient is that of KL(policy || reference), without bias, on the policy's samples."""
+    return 0.5 * gap.square()
+
+
+def k3(gap: Tensor) -> Tensor:
+    """exp(gap) - gap - 1, gap = reference - policy: never negative, its value without bias, of low variance."""
+    return torch.exp(gap) - gap - 1.0
+
+
+Penalty = Callable[[Tensor], Tensor]
+"""An estimate of KL(policy || reference) a token (Schulman, "Approximating KL divergence", 2020)."""
+
+
+def _surrogate(
+    ratio: Tensor, tokens: Tokens, config: LossConfig, penalty: Penalty = k3
+) -> tuple[Tensor, dict[str, Tensor]]:
     plain = ratio * tokens.advantages
     bounded = ratio.clamp(1.0 - config.clip_low, 1.0 + config.clip_high) * tokens.advantages
     each = -torch.minimum(plain, bounded)
-    return _with_extras(each, tokens, config, {"clip_share": (bounded < plain).float().detach()})
+    return _with_extras(each, tokens, config, {"clip_share": (bounded < plain).float().detach()}, penalty)
 
 
 def _with_extras(
-    each: Tensor, tokens: Tokens, config: LossConfig, found: dict[str, Tensor]
+    each: Tensor, tokens: Tokens, config: LossConfig, found: dict[str, Tensor], penalty: Penalty = k3
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Add the KL to the reference and the entropy bonus, where they are asked for."""
     if tokens.reference is not None:
-        # k3 (Schulman, "Approximating KL divergence", 2020): unbiased, never negative, low variance.
         gap = tokens.reference - tokens.logprobs
-        k3 = torch.exp(gap) - gap - 1.0
-        found["kl_reference"] = k3.detach()
-        each = each + config.kl * k3
+        found["kl_reference"] = k3(gap.detach())  # whatever the penalty is: one number that can be compared
+        if config.kl:
+            each = each + config.kl * penalty(gap)
     if config.entropy and tokens.entropy is not None:
         each = each - config.entropy * tokens.entropy
     return each, found
@@ -84,12 +107,13 @@ LOSSES: Mapping[str, Loss] = {
     "dapo": clipped,
     "gspo": sequence_clipped,
     "rloo": reinforce,
-    "reinforce_pp": clipped,
+    "reinforce": reinforce,
+    "reinforce_pp": squared_clipped,
 }
 
 SEQUENCE_MEAN = ("grpo", "gspo")
 """Losses that are the mean over rows of each row's mean (DeepSeekMath, eq. 3; GSPO, eq. 5)."""
-ROW_SUM = ("rloo",)
+ROW_SUM = ("rloo", "reinforce")
 """Losses that are the mean over rows of each row's sum: the log-probability of the whole row."""
 CONSTANT = ("dr_grpo",)
 """Losses that divide each row's sum by a constant (Liu et al. 2025, "Understanding R1-Zero-like training", 3.2)."""
