@@ -17,6 +17,7 @@ COMMANDS = {
     "eval": ("guerdon.runtime.cli.eval:main", "run a policy over the held-out rows: pass@k with standard errors"),
     "serve-policy": ("guerdon.runtime.cli.serve:main", "serve a model over the Chat Completions protocol"),
     "train": ("guerdon.runtime.cli.train:main", "train a policy on a pack: `guerdon train PACK`"),
+    "report": ("guerdon.runtime.cli.report:main", "write report.html of a training run: `report RUN_FOLDER`"),
     "calibrate": ("guerdon.runtime.cli.calibrate:main", "oracle must pass, idle and attacks must fail"),
     "import": ("guerdon.runtime.cli.importing:main", "make a pack of a known data set: `import humaneval DIR`"),
     "explain": ("guerdon.runtime.cli.explain:main", "what a diagnostic's code means: `guerdon explain T301`"),
