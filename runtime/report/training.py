@@ -164,7 +164,7 @@ def _shown(text: str) -> str:
 
 
 def _text(path: Path) -> str:
-    return escape(path.read_text(encoding="utf-8", errors="replace")) if path.is_file() else "missing"
+    return escape(printable(path.read_text(encoding="utf-8", errors="replace"))) if path.is_file() else "missing"
 
 
 def _links(folder: Path) -> str:
