@@ -32,7 +32,7 @@ ALGORITHMS: Mapping[str, Algorithm] = {
                   "normalised", LossConfig("gspo", clip_low=3e-4, clip_high=4e-4), "GSPO, arXiv:2507.18071"),
         Algorithm("rloo", "leave-one-out baseline, log-probability of the whole sequence",
                   "leave_one_out", LossConfig("rloo"), "Back to basics, arXiv:2402.14740"),
-        Algorithm("reinforce_pp", "centred by group, scaled by the batch (the paper's form with baseline), clipped ratio, token mean, k2",
+        Algorithm("reinforce_pp", "centred by group, scaled by batch (its form with baseline), clipped ratio, k2",
                   "whitened", LossConfig("reinforce_pp"), "REINFORCE++, arXiv:2501.03262"),
     )
 }
