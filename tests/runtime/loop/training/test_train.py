@@ -1,15 +1,13 @@
-"""A whole training at small size: rewards teach, dealt-out rewards do not, a lying tool undoes it, a crash costs nothing."""
+"""A training at small size: rewards teach, dealt-out rewards do not, a lying tool undoes it, a crash costs nothing."""
 
 import asyncio
 import json
-import random
 import shutil
 from dataclasses import replace
 
 import pytest
 
 from guerdon.runtime.agent.compact import CompactRenderer
-from guerdon.runtime.cli.loading import load
 from guerdon.runtime.contracts.learner import Row
 from guerdon.runtime.contracts.trajectory import Outcome
 from guerdon.runtime.learner.shape import LearnerConfig, ModelShape
@@ -25,34 +23,6 @@ from guerdon.runtime.loop.training.rows import demonstration, row
 from guerdon.runtime.loop.training.train import Place, evaluate_checkpoint, train
 from guerdon.runtime.store.journal import FileJournal
 
-PACK = """edition 1
-import "std/task" (plain, bash, submit)
-dataset numbers = jsonl("numbers.jsonl") {
-  key = id
-  schema { id: string; value: string secret; guess: string }
-  split(seed = 1) { train = 0.7; eval = 0.3 }
-}
-environment desk {
-  image = plain; workdir = "/work"
-  resources { cpu = 1; memory = 64MiB; disk = 8MiB; pids = 32 }
-}
-verifier right(value: string) = answer { expected = value; from = submit; compare = number }
-reward reading(result: answer) {
-  solved = result.passed
-  term outcome 1.0 = solved
-  term clumsy -0.1 = min(trajectory.malformed_calls, 4) / 4
-}
-task look for row in numbers {
-  environment = desk
-  prompt   = "n?"
-  tools    = [bash, submit]
-  limits   { turns = 3; tokens = 400; wall = 1min }
-  verify   { result = right(row.value) }
-  reward   = reading(result)
-  solution { call bash("cat n"); call submit(row.value) }
-  exploit "guesses" { call submit(row.guess) }
-}
-"""
 STEPS = 8
 CONFIG = TrainConfig(
     seed=1,
@@ -72,22 +42,6 @@ CONFIG = TrainConfig(
     evaluate=EvaluateConfig(every=0, rows=16, samples=4),
     checkpoint=CheckpointConfig(every=2, keep=2),
 )
-
-
-@pytest.fixture(scope="module")
-def room(tmp_path_factory, emulated):
-    """A pack, its plan, and one folder for all runs, so that the supervised start is made once."""
-    folder = tmp_path_factory.mktemp("training")
-    rng = random.Random(1)
-    numbers = {f"n{i}": i % 10 for i in range(100)}
-    lines = [
-        {"id": key, "value": str(n), "guess": str((n + 1 + rng.randrange(9)) % 10)} for key, n in numbers.items()
-    ]
-    pack = folder / "look"
-    pack.mkdir()
-    (pack / "numbers.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    (pack / "look.task").write_text(PACK)
-    return load(str(pack), {}), folder / "runs", numbers, emulated
 
 
 def place(room, name, cfg=CONFIG, off_by=0, **more):
