@@ -115,7 +115,7 @@ def _cards(metrics: Sequence[Mapping[str, Any]], times: Sequence[Mapping[str, An
     invalid = math.fsum(row["episodes"] * row.get("invalid_share", 0.0) for row in played)
     spent = math.fsum(value for row in times for key, value in row.items() if key.startswith("seconds/"))
     cards += [(f"{count:.0f}", "verified episodes"), (f"{invalid:.0f}", "invalid ones, never a score"),
-              (f"{sum(row['kind'] == 'train' for row in metrics)}", "updates' steps"), (f"{spent / 60:.1f}", "minutes")]
+              (f"{sum(row['kind'] == 'train' for row in metrics)}", "training steps"), (f"{spent / 60:.1f}", "minutes")]
     return "<div class=cards>" + "".join(
         f"<div class=card><b>{escape(value)}</b><span>{escape(label)}</span></div>" for value, label in cards
     ) + "</div>"

@@ -42,6 +42,8 @@ class Update:
         kept = [one for one, on in zip(rows, trained, strict=True) if on]
         for _ in range(self.algorithm.updates):
             found.update(await learner.train_step(kept, self.loss(), self.rate(step)))
+        if not self.algorithm.kl:
+            del found["kl_reference"]  # there is no reference policy
         return found
 
     def loss(self) -> LossConfig:
