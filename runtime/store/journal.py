@@ -130,6 +130,26 @@ class FileJournal:
             )
 
 
+def peek(folder: Path) -> tuple[list[Sealed], int]:
+    """The last entry of each episode in the order in which these were stored, and how many lines are not whole.
+
+    For readers beside a writer: takes no lock and mends nothing. Raises OSError, and StoreFault where another version
+    wrote an entry.
+    """
+    latest: dict[str, Sealed] = {}
+    bad = 0
+    with (folder / FILE).open("rb") as file:
+        for line in file:
+            try:
+                sealed = _read(line)
+            except ValueError:
+                bad += 1
+                continue
+            latest.pop(sealed.trajectory.episode.key, None)
+            latest[sealed.trajectory.episode.key] = sealed
+    return list(latest.values()), bad
+
+
 def _index(path: Path) -> tuple[dict[str, Entry], list[bytes]]:
     """Where the last good line of each episode lies, and the bad lines."""
     latest: dict[str, Entry] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,6 +40,8 @@ class Training:
     times: dict[str, float] = field(default_factory=dict)
     episodes: int = 0
     """Episodes that this process ran."""
+    looked_at: Callable[[], None] = lambda: None
+    """Called after each evaluation of a training."""
 
     async def go_on(self, step: int) -> None:
         """From `step` updates to the last. Raises LearnerFault, HostFault, StoreFault, AssetFault."""
@@ -47,12 +49,14 @@ class Training:
         await self.model.publish()
         if step == 0:
             await self.evaluate(0)
+            self.looked_at()
         while step < cfg.algorithm.steps:
             await self.step(step)
             step += 1
             last = step == cfg.algorithm.steps
             if last or (cfg.evaluate.every and step % cfg.evaluate.every == 0):
                 await self.evaluate(step)
+                self.looked_at()
             if last or step % cfg.checkpoint.every == 0:
                 with self.timed("checkpoint"):
                     await checkpoints.save(self.model, self.out, step, cfg.checkpoint.keep)

@@ -27,7 +27,7 @@ from guerdon.runtime.loop.training.config import TrainConfig
 from guerdon.runtime.loop.training.demonstrations import Demonstrators
 from guerdon.runtime.loop.training.loop import Training
 from guerdon.runtime.loop.training.records import Records, read
-from guerdon.runtime.loop.training.reporting import report
+from guerdon.runtime.loop.training.reporting import refresh
 from guerdon.runtime.loop.workshop import Workshop
 from guerdon.runtime.policy.lockstep import Lockstep
 from guerdon.runtime.policy.trained import Trained
@@ -73,7 +73,7 @@ async def train(place: Place) -> Mapping[str, Any]:
         summary = summed(place, training.episodes, time.monotonic() - began)
         with writing(place.out):
             write_atomically(place.out / SUMMARY, [json.dumps(summary, indent=2).encode() + b"\n"])
-            report(place.out)
+            refresh(place.out, place.say)
             write_atomically(place.out / DONE, [b""])
     return summary
 
@@ -117,6 +117,7 @@ def _training(place: Place, model: Ranks) -> Training:
         Records(place.out, place.trackers),
         rows_of(place.plan, cfg, cfg.split),
         rows_of(place.plan, cfg, cfg.eval_split, cfg.evaluate.rows) if cfg.evaluate.rows else [],
+        looked_at=lambda: refresh(place.out, place.say),
     )
 
 

@@ -20,7 +20,8 @@ from guerdon.runtime.contracts.trajectory import (
 )
 from guerdon.runtime.report.charts import ticks
 from guerdon.runtime.report.trackers import make_trackers
-from guerdon.runtime.report.training import Sample, wilson, write_report
+from guerdon.runtime.report.training import wilson, write_report
+from guerdon.runtime.report.trajectories import Sample
 
 HOSTILE = "<script>alert(1)</script><img src=http://x/y onerror=z>\x1b[31m'\""
 VOID = {"meta", "i", "line", "circle", "rect", "polyline"}
