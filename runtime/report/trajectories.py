@@ -64,7 +64,7 @@ def _side(sample: Sample, with_prompt: bool) -> str:
     more = f"<p class=sub>{left} more turns</p>" if left > 0 else ""
     turns = "".join(map(_step, trajectory.steps[:TURNS]))
     return (
-        f"<section><h3>{escape(sample.when)} {_outcome(sample.sealed)}</h3>{prompt}{turns}{more}"
+        f"<section><h3>{shown(sample.when)} {_outcome(sample.sealed)}</h3>{prompt}{turns}{more}"
         f"{_verdict(sample.sealed)}</section>"
     )
 
