@@ -154,7 +154,8 @@ def test_long_runs_stay_small_and_keep_their_peaks():
 
 def test_numbers_out_of_all_bounds_draw_nothing_and_stop_nothing(run):
     wild = [{"step": 1, "kind": "train", "loss": 1e308, "kl": -1e308, "entropy": 0.5},
-            {"step": 10**400, "kind": "train"}, {"step": True, "kind": 7}, {"step": 2, "kind": "train", "loss": 10**400}, [], {"step": 1.5, "kind": "eval"},
+            {"step": 10**400, "kind": "train"}, {"step": True, "kind": 7},
+            {"step": 2, "kind": "train", "loss": 10**400}, [], {"step": 1.5, "kind": "eval"},
             {"step": 1, "kind": "eval", "solve_rate": 7.0, "episodes": -3.0}]
     with (run / "metrics.jsonl").open("a") as file:
         file.write("".join(json.dumps(one) + "\n" for one in wild) + '{"step": 3, "kind": "train", "loss": NaN}\n')
