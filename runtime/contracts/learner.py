@@ -32,7 +32,7 @@ class LossConfig:
     clip_low: float = 0.2
     clip_high: float = 0.2
     kl: float = 0.0
-    """Weight of the k3 estimate of KL(policy || reference)."""
+    """Weight of the estimate of KL(policy || reference): k3, of `reinforce_pp` k2."""
     entropy: float = 0.0
     """Weight of the entropy bonus."""
     temperature: float = 1.0
