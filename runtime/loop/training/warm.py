@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from guerdon.compiler.plan.canonical import digest, dumps
 from guerdon.compiler.plan.schema import Plan
@@ -95,7 +95,7 @@ def identity(made: Sequence[Stage], cfg: TrainConfig) -> str:
     learnt = [[[list(row.ids), list(row.mask)] for row in stage.rows] for stage in made]
     # The settings hold floats, whose shortest decimal is as good a name as any.
     settings = [repr(stage.config) for stage in made]
-    return digest(dumps([settings, repr(cfg.learner), cfg.seed, learnt])).removeprefix("sha256:")
+    return digest(dumps([settings, repr(replace(cfg.learner, threads=0)), cfg.seed, learnt])).removeprefix("sha256:")
 
 
 async def learn(
