@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,12 @@ from torch import Tensor
 from guerdon.runtime.contracts.learner import LearnerFault
 from guerdon.runtime.learner.decode import sizes
 from guerdon.runtime.learner.hf_config import from_shape, to_shape
-from guerdon.runtime.learner.hf_names import to_hf, to_megatron
+from guerdon.runtime.learner.hf_gguf import read_gguf
+from guerdon.runtime.learner.hf_names import EMBEDDING, HEAD, hf_names, to_hf, to_megatron
 from guerdon.runtime.learner.shape import ModelShape
 
 ONE, INDEX, CONFIG = "model.safetensors", "model.safetensors.index.json", "config.json"
+PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 
 
 def read(path: Path) -> tuple[ModelShape, dict[str, Tensor]]:
@@ -27,13 +30,19 @@ def read(path: Path) -> tuple[ModelShape, dict[str, Tensor]]:
     Raises LearnerFault, in one line, for what is not there, damaged, or beyond this version.
     """
     if path.suffix == ".gguf":
-        config, take = _gguf(path)
+        config, take = read_gguf(path)
     elif path.is_dir():
-        config, take = _document(path / CONFIG), _safetensors(path)
+        config = _document(path / CONFIG)
+        files = _files(path)
+        _no_others(path, to_shape(config, str(path)), files)
+        take = partial(_take, path, files)
     else:
         raise LearnerFault(f"{path} is neither a model's folder nor a .gguf file")
     shape = to_shape(config, str(path))
-    tensors = to_megatron(shape, lambda name: take(name).float())
+    try:
+        tensors = to_megatron(shape, lambda name: _float(path, name, take(name)))
+    except RuntimeError as wrong:  # parts of different sizes cannot be joined
+        raise LearnerFault(f"{path}: the tensors do not fit its {CONFIG}: {str(wrong).splitlines()[0]}") from wrong
     for name, size in sizes(shape).items():
         if tuple(tensors[name].shape) != size:
             raise LearnerFault(f"{path}: {name} is {tuple(tensors[name].shape)}, its {CONFIG} says {size}")
@@ -43,66 +52,61 @@ def read(path: Path) -> tuple[ModelShape, dict[str, Tensor]]:
 def _document(path: Path) -> Mapping[str, Any]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as wrong:
+    except (OSError, ValueError, RecursionError) as wrong:
         raise LearnerFault(f"{path} cannot be read as JSON ({wrong}); is it a model's folder?") from wrong
     if not isinstance(found, dict):
         raise LearnerFault(f"{path} holds no JSON object; is it a model's folder?")
     return found
 
 
-def _safetensors(folder: Path) -> Callable[[str], Tensor]:
-    """How a folder's tensors are fetched by name, one file open at a time."""
+def _files(folder: Path) -> Mapping[str, str]:
+    """The file of each tensor of a folder, by name; only tensors are read, never a pickle."""
     from safetensors import SafetensorError, safe_open
 
     if (folder / INDEX).is_file():
-        files = _document(folder / INDEX).get("weight_map", {})
-    elif (folder / ONE).is_file():
-        try:
-            with safe_open(folder / ONE, "pt") as whole:
-                files = dict.fromkeys(whole.keys(), ONE)
-        except (SafetensorError, OSError) as wrong:
-            raise LearnerFault(f"{folder / ONE} is damaged ({wrong}); fetch it again") from wrong
-    else:
-        found = ", ".join(sorted(p.name for p in folder.glob("*.bin"))) or "nothing"
+        files = _document(folder / INDEX).get("weight_map")
+        if not isinstance(files, dict):
+            raise LearnerFault(f"{folder / INDEX} has no weight_map; fetch it again")
+        return files
+    if not (folder / ONE).is_file():
+        found = ", ".join(sorted(p.name for p in folder.iterdir() if p.suffix in PICKLES)) or "nothing like it"
         raise LearnerFault(f"{folder} has no {ONE} (but {found}): a .bin file may run code when it is read; convert it "
                            "with transformers' save_pretrained")
-
-    def take(name: str) -> Tensor:
-        file = files.get(name)
-        if not isinstance(file, str) or Path(file).name != file:
-            raise LearnerFault(f"{folder} has no tensor {name}; it is another kind of model than its {CONFIG} says")
-        try:
-            with safe_open(folder / file, "pt") as one:
-                tensor: Tensor = one.get_tensor(name)
-                return tensor
-        except (SafetensorError, OSError) as wrong:
-            raise LearnerFault(f"{folder / file} is damaged or not there ({wrong}); fetch it again") from wrong
-
-    return take
-
-
-def _gguf(path: Path) -> tuple[Mapping[str, Any], Callable[[str], Tensor]]:
-    """A GGUF file as transformers reads it: quantised weights become float32."""
-    if not path.is_file():
-        raise LearnerFault(f"{path} is not there")
     try:
-        from transformers import AutoModelForCausalLM
-    except ImportError as wrong:
-        raise LearnerFault("GGUF files are read by transformers: pip install 'guerdon[hf]'") from wrong
+        with safe_open(folder / ONE, "pt") as whole:
+            return dict.fromkeys(whole.keys(), ONE)
+    except (SafetensorError, OSError) as wrong:
+        raise LearnerFault(f"{folder / ONE} is damaged ({wrong}); fetch it again") from wrong
+
+
+def _no_others(folder: Path, shape: ModelShape, files: Mapping[str, str]) -> None:
+    """Refuse tensors that would be left out: they are part of what the model computes. Raises LearnerFault."""
+    for name in sorted(set(files) - set(hf_names(shape)) - {HEAD}):
+        if not name.endswith(".rotary_emb.inv_freq"):  # older files hold these; they follow from the configuration
+            raise LearnerFault(f"{folder}: the tensor {name} is not one of such a model; it would be left out")
+
+
+def _take(folder: Path, files: Mapping[str, str], name: str) -> Tensor:
+    """One tensor of a folder, one file open at a time."""
+    from safetensors import SafetensorError, safe_open
+
+    file = files.get(name)
+    if not isinstance(file, str) or Path(file).name != file or not file.endswith(".safetensors"):
+        raise LearnerFault(f"{folder} has no tensor {name} in a .safetensors file; it is another kind of model than "
+                           f"its {CONFIG} says")
     try:
-        model = AutoModelForCausalLM.from_pretrained(str(path.parent), gguf_file=path.name, dtype=torch.float32)
-    except Exception as wrong:
-        raise LearnerFault(f"{path} cannot be read: {str(wrong).splitlines()[0][:200]}") from wrong
-    state = model.state_dict()
+        with safe_open(folder / file, "pt") as one:
+            tensor: Tensor = one.get_tensor(name)
+            return tensor
+    except (SafetensorError, OSError) as wrong:
+        raise LearnerFault(f"{folder / file} is damaged or not there ({wrong}); fetch it again") from wrong
 
-    def take(name: str) -> Tensor:
-        if name not in state:
-            raise LearnerFault(f"{path} has no tensor {name}; it is a kind of model that this version does not know")
-        tensor: Tensor = state[name]
-        return tensor
 
-    # What says how the file is quantised is of no use any more: transformers has made float32 of it.
-    return {**model.config.to_dict(), "quantization_config": None}, take
+def _float(path: Path, name: str, tensor: Tensor) -> Tensor:
+    """A tensor in float32, which holds every value of the dtypes that are taken."""
+    if tensor.dtype not in (torch.float32, torch.bfloat16, torch.float16):
+        raise LearnerFault(f"{path}: {name} is {tensor.dtype}, which this version cannot do; take a model in bfloat16")
+    return tensor.float()
 
 
 def write(folder: Path, shape: ModelShape, tensors: Mapping[str, Tensor]) -> None:
@@ -111,16 +115,24 @@ def write(folder: Path, shape: ModelShape, tensors: Mapping[str, Tensor]) -> Non
 
     if folder.exists():
         raise LearnerFault(f"{folder} exists already; name a new folder")
+    kind = str(tensors[EMBEDDING].dtype).removeprefix("torch.")
+    config = from_shape(shape, kind)
     beside = folder.with_name(f".{folder.name}.partial")
     shutil.rmtree(beside, ignore_errors=True)
     beside.mkdir(parents=True)
     held = {name: tensor.detach().cpu().contiguous() for name, tensor in to_hf(shape, tensors)}
-    kind = str(next(iter(held.values())).dtype).removeprefix("torch.")
     # A copy each: parts of one tensor share its memory, and the format wants every tensor on its own.
     save_file({name: tensor.clone() for name, tensor in held.items()}, beside / ONE, metadata={"format": "pt"})
-    (beside / CONFIG).write_text(json.dumps(from_shape(shape, kind), indent=2, sort_keys=True) + "\n")
+    (beside / CONFIG).write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
     for path in (*sorted(beside.iterdir()), beside):
-        handle = os.open(path, os.O_RDONLY)
-        os.fsync(handle)
-        os.close(handle)
+        _flush(path)
     beside.rename(folder)
+    _flush(folder.parent)
+
+
+def _flush(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -7,17 +7,18 @@ from collections.abc import Callable, Iterator, Mapping
 import torch
 from torch import Tensor
 
-from guerdon.runtime.contracts.learner import LearnerFault
 from guerdon.runtime.learner.shape import ModelShape
 
 EMBEDDING, OUTPUT, NORM = "embedding.word_embeddings.weight", "output_layer.weight", "decoder.final_layernorm.weight"
+HEAD = "lm_head.weight"
+"""Hugging Face's name of the output layer."""
 
 
 def to_megatron(shape: ModelShape, take: Callable[[str], Tensor]) -> dict[str, Tensor]:
     """The tensors under Megatron-core's names; `take` gives one by Hugging Face's name."""
     found = {EMBEDDING: take("model.embed_tokens.weight"), NORM: take("model.norm.weight")}
     if not shape.tied:
-        found[OUTPUT] = take("lm_head.weight")
+        found[OUTPUT] = take(HEAD)
     for index in range(shape.layers):
         theirs, ours = f"model.layers.{index}.", f"decoder.layers.{index}."
         for kind in ("weight", "bias") if shape.qkv_bias else ("weight",):
@@ -39,7 +40,7 @@ def to_hf(shape: ModelShape, tensors: Mapping[str, Tensor]) -> Iterator[tuple[st
     yield "model.embed_tokens.weight", tensors[EMBEDDING]
     yield "model.norm.weight", tensors[NORM]
     if not shape.tied:
-        yield "lm_head.weight", tensors[OUTPUT]
+        yield HEAD, tensors[OUTPUT]
     for index in range(shape.layers):
         theirs, ours = f"model.layers.{index}.", f"decoder.layers.{index}."
         for kind in ("weight", "bias") if shape.qkv_bias else ("weight",):
@@ -56,6 +57,19 @@ def to_hf(shape: ModelShape, tensors: Mapping[str, Tensor]) -> Iterator[tuple[st
             yield theirs + other, tensors[ours + own]
 
 
+def hf_names(shape: ModelShape) -> Iterator[str]:
+    """Hugging Face's names of all tensors of a shape."""
+    yield from ("model.embed_tokens.weight", "model.norm.weight")
+    if not shape.tied:
+        yield HEAD
+    parts = [*_PLAIN.values(), "mlp.gate_proj.weight", "mlp.up_proj.weight"]
+    parts += [f"self_attn.{one}_proj.weight" for one in "qkv"]
+    parts += [f"self_attn.{one}_proj.bias" for one in "qkv" if shape.qkv_bias]
+    parts += [f"self_attn.{one}_norm.weight" for one in "qk" if shape.qk_norm]
+    for index in range(shape.layers):
+        yield from (f"model.layers.{index}.{part}" for part in parts)
+
+
 _PLAIN = {
     "input_layernorm.weight": "input_layernorm.weight",
     "self_attention.linear_proj.weight": "self_attn.o_proj.weight",
@@ -67,16 +81,13 @@ _PLAIN = {
 def _interleaved(shape: ModelShape, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     """Rows by query group: its queries, its key, its value."""
     rest = query.shape[1:]
-    try:
-        parts = [one.reshape(shape.kv_heads, -1, *rest) for one in (query, key, value)]
-        return torch.cat(parts, 1).reshape(-1, *rest)
-    except RuntimeError as wrong:
-        raise LearnerFault(f"weights: an attention's tensors do not fit {shape.kv_heads} query groups") from wrong
+    parts = [one.reshape(shape.kv_heads, -1, *rest) for one in (query, key, value)]
+    return torch.cat(parts, 1).reshape(-1, *rest)
 
 
 def _parted(shape: ModelShape, joined: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Queries, keys and values of what is interleaved by query group."""
     rest, width = joined.shape[1:], shape.head_dim
     groups = joined.reshape(shape.kv_heads, -1, *rest)
-    query, key, value = groups.split([groups.shape[1] - 2 * width, width, width], 1)
+    query, key, value = torch.split(groups, [groups.shape[1] - 2 * width, width, width], 1)
     return query.reshape(-1, *rest), key.reshape(-1, *rest), value.reshape(-1, *rest)
