@@ -61,7 +61,7 @@ class Tokens:
         listed = [{**token, "special": token["id"] in self.control} for token in document["added_tokens"]]
         self._plain = _made({**document, "added_tokens": listed})
         self._plain.encode_special_tokens = True
-        self._added = {i: text.encode(errors="replace") for i, text in added.items()}
+        self._added: dict[int, bytes] = {i: text.encode(errors="replace") for i, text in added.items()}
 
     def frame(self, text: str) -> list[int]:
         """The ids of a text in which markers are markers."""
@@ -97,7 +97,7 @@ class Tokens:
             return b""
         if token in self._added:
             return self._added[token]
-        text = self._frame.id_to_token(token) or ""
+        text: str = self._frame.id_to_token(token) or ""
         return b"".join(bytes((_BYTES[c],)) if c in _BYTES else c.encode(errors="replace") for c in text)
 
 
