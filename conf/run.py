@@ -31,13 +31,14 @@ def quiet() -> list[Any]:
     return [{"override hydra/job_logging": "disabled"}, {"override hydra/hydra_logging": "disabled"}]
 
 
-def hydra_settings() -> dict[str, Any]:
-    """Hydra's own part of a configuration."""
+def hydra_settings(command: str) -> dict[str, Any]:
+    """Hydra's own part of a command's configuration."""
     return {
         "output_subdir": None,
         "run": {"dir": "${store.runs}"},
         "sweep": {"dir": "${store.runs}/sweeps", "subdir": "."},
         "job": {"chdir": False},
+        "help": {"app_name": f"guerdon {command}"},
     }
 
 
@@ -59,4 +60,4 @@ class RunConf:
     policy: Any = MISSING
     sandbox: Any = MISSING
     store: Any = MISSING
-    hydra: Any = field(default_factory=hydra_settings)
+    hydra: Any = field(default_factory=lambda: hydra_settings("run"))

@@ -67,4 +67,4 @@ class TrainConf:
     rollout: Any = MISSING
     warm_start: Any = MISSING
     store: Any = MISSING
-    hydra: Any = field(default_factory=hydra_settings)
+    hydra: Any = field(default_factory=lambda: hydra_settings("train"))

@@ -39,7 +39,7 @@ def main(argv: Sequence[str]) -> int:
         words = held_out(list(argv[1:]), plan)
         return run_app(
             argv[0], words, lambda pack, weights: load(pack, weights) if weights else plan, provider, console,
-            word="eval", after=lambda out: tell(out, plan, console),
+            word="eval",
         )
     except Problems as problem:
         return report(problem)

@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -23,6 +23,7 @@ from guerdon.runtime.loop.settings import Settled, Weights, reward_defaults, set
 from guerdon.runtime.loop.summary import Summary
 from guerdon.runtime.policy.table import make
 from guerdon.runtime.report.progress import Reporter, table
+from guerdon.runtime.schedule.executor import default_admission
 from guerdon.runtime.schedule.stop import stop_on_signals
 
 INVALID_SHARE = 0.01
@@ -48,6 +49,8 @@ class Stage:
     console: Console
     provider: Callable[[], Awaitable[SandboxProvider]]
     base: LoadedPlan
+    side_by_side: int = 1
+    """Jobs that share this machine."""
 
 
 class Command(Protocol):
@@ -58,6 +61,11 @@ class Command(Protocol):
 
     @property
     def groups(self) -> Mapping[str, Mapping[str, object]]: ...
+
+    @property
+    def stand_in(self) -> tuple[str, ...]:
+        """Overrides for what must be given, with which `--help` can be answered."""
+        ...
 
     def root(self, plan: LoadedPlan) -> object:
         """The structured node of the configuration."""
@@ -89,6 +97,7 @@ class Run:
 
     name = "run"
     groups = GROUPS
+    stand_in = ("policy=oracle",)
 
     def root(self, plan: LoadedPlan) -> object:
         return RunConf(reward=reward_defaults(plan.plan))
@@ -118,12 +127,13 @@ class Run:
     async def _run(self, job: Job, stage: Stage) -> Summary:
         settled: Settled = job.settled
         policy = make(settled.policy, settled.settings, codec)
+        admit = settled.cfg.concurrency or max(1, default_admission() // stage.side_by_side)
         with Reporter(stage.console) as reporter, stop_on_signals(reporter.note) as stop:
             # A pack of plain answers runs on a machine without Podman.
             provider = await stage.provider() if job.plan.plan.environments else None
             try:
                 return await run(
-                    job.plan, policy, settled.cfg, job.out, provider,
+                    job.plan, policy, replace(settled.cfg, concurrency=admit), job.out, provider,
                     watcher=reporter, stop=stop, settings=job.document,
                 )
             finally:

@@ -63,15 +63,18 @@ def stop_on_signals(say: Callable[[str], None]) -> Iterator[Stop]:
         say("still stopping: sandboxes are being removed" if stop.requested else "stopping: no new episodes")
         stop.request()
 
-    caught = []
+    caught = {}
     for number in (signal.SIGINT, signal.SIGTERM):
+        before = signal.getsignal(number)
         try:
             loop.add_signal_handler(number, wished)
         except (ValueError, RuntimeError, NotImplementedError):
             continue
-        caught.append(number)
+        caught[number] = before
     try:
         yield stop
     finally:
-        for number in caught:
+        for number, before in caught.items():
             loop.remove_signal_handler(number)
+            # The loop puts back Python's own handlers; whoever had others keeps them.
+            signal.signal(number, before)

@@ -32,6 +32,7 @@ class Train:
 
     name = "train"
     groups = GROUPS
+    stand_in = ()
 
     def root(self, plan: LoadedPlan) -> object:
         return TrainConf(reward=reward_defaults(plan.plan))
@@ -42,9 +43,14 @@ class Train:
     def check(self, settled: SettledTraining, plan: LoadedPlan) -> None:
         cfg = settled.cfg
         check(plan, RunConfig(tasks=cfg.tasks, split=cfg.split))
-        for split in {cfg.split, cfg.eval_split} if cfg.evaluate.rows else {cfg.split}:
-            for instance in rows_of(plan, cfg, split):
-                refuse_unlocked(plan.plan.pack, instance)
+        learnt = rows_of(plan, cfg, cfg.split)
+        held_out = rows_of(plan, cfg, cfg.eval_split) if cfg.evaluate.rows else []
+        for instance in (*learnt, *held_out):
+            refuse_unlocked(plan.plan.pack, instance)
+        for task in cfg.tasks or plan.plan.tasks:
+            if all(instance.task != task for instance in learnt):
+                raise RunError(f"the task {task} has no row in the split {cfg.split!r} to learn from; "
+                               "leave it out with tasks=[…], or choose another split")
         _renderer(settled)
 
     def folder(self, settled: SettledTraining, plan: LoadedPlan) -> str:
@@ -62,7 +68,8 @@ class Train:
             provider = await stage.provider() if job.plan.plan.environments else None
             try:
                 return await train(Place(
-                    job.plan, settled.cfg, job.out, provider, _renderer(settled), trackers, reporter, stop, stage.base
+                    job.plan, settled.cfg, job.out, provider, _renderer(settled), trackers, reporter, stop, stage.base,
+                    stage.side_by_side,
                 ))
             finally:
                 for tracker in trackers:
@@ -83,15 +90,10 @@ def _renderer(settled: SettledTraining) -> Any:
 
 def table(summary: Mapping[str, Any]) -> Table:
     """The table of a training run, from its summary.json."""
-    made = Table("algorithm", "seed", "steps", title_justify="left")
-    rates = [(step, rate) for step, rate in summary["solve_rate"].items() if rate is not None]
-    for step, _ in rates:
-        made.add_column(f"held out, after {step}", justify="right")
-    made.add_column("seconds", justify="right")
-    made.add_row(
-        summary["algorithm"], str(summary["seed"]), str(summary["steps"]), *(f"{rate:.3f}" for _, rate in rates),
-        f"{summary['seconds']:.0f}",
-    )
+    made = Table("algorithm", "seed", "steps", "solve rate, held out", "seconds")
+    rates = [rate for rate in summary["solve_rate"].values() if rate is not None]
+    shown = f"{rates[0]:.3f} -> {rates[-1]:.3f}" if rates else "not looked at"
+    made.add_row(summary["algorithm"], str(summary["seed"]), str(summary["steps"]), shown, f"{summary['seconds']:.0f}")
     return made
 
 

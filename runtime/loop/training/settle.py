@@ -16,6 +16,7 @@ from guerdon.runtime.credit.algorithms import ALGORITHMS
 from guerdon.runtime.learner import fit
 from guerdon.runtime.learner.shape import LearnerConfig, ModelShape, OptimizerConfig, Parallel
 from guerdon.runtime.loop.config import RunError
+from guerdon.runtime.loop.near import hint
 from guerdon.runtime.loop.settings import Weights, changed_weights
 from guerdon.runtime.loop.training.config import (
     AlgorithmConfig,
@@ -30,6 +31,8 @@ from guerdon.runtime.report.trackers import TRACKERS
 
 Document = Mapping[str, Any]
 T = TypeVar("T")
+SEEDS = 1 << 62
+"""Generators take 63 bits, and ranks add to them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,8 @@ def settle_train(document: Document, plan: Plan) -> SettledTraining:
         _one_of("tracker", name, TRACKERS)
     if rollout["mode"] != "lockstep":
         raise RunError(f"rollout.mode is {rollout['mode']!r}; this version rolls out in lockstep only")
+    if not 0 <= document["seed"] < SEEDS:
+        raise RunError(f"seed is {document['seed']}; it must be 0 or more, and below 2^62")
     if not 0 < algorithm["top_p"] <= 1:
         raise RunError(f"algorithm.top_p is {algorithm['top_p']}; it must lie above 0 and not above 1")
     cfg = TrainConfig(
@@ -90,6 +95,9 @@ def _learner(given: Document, seed: int) -> LearnerConfig:
                            "context_parallel", "micro_tokens"), 1)
     _counts("learner", given, {**least, "head_dim": 2, "context": 8, "threads": 0})
     _numbers("learner", given, ("rope_base", "beta1", "beta2", "weight_decay", "clip_grad"))
+    for key in ("beta1", "beta2"):
+        if given[key] >= 1:
+            raise RunError(f"learner.{key} is {given[key]}; it must be below 1")
     shape = ModelShape(
         layers=given["layers"], hidden=given["hidden"], ffn=given["ffn"], heads=given["heads"],
         kv_heads=given["kv_heads"], head_dim=given["head_dim"], context=given["context"], rope_base=given["rope_base"],
@@ -149,4 +157,4 @@ def _numbers(section: str, given: Document, keys: tuple[str, ...]) -> None:
 
 def _one_of(key: str, name: str, known: Any) -> None:
     if name not in known:
-        raise RunError(f"{key} is {name!r}; there are {', '.join(known)}")
+        raise RunError(f"{key} is {name!r}; {hint(name, known)}")

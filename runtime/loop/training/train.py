@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,9 @@ from guerdon.runtime.contracts.renderer import Renderer
 from guerdon.runtime.contracts.sampling import Sampling
 from guerdon.runtime.contracts.sandbox import SandboxProvider
 from guerdon.runtime.contracts.store import StoreFault
+from guerdon.runtime.learner.fit import threads
 from guerdon.runtime.learner.ranks import Ranks
+from guerdon.runtime.learner.shape import LearnerConfig
 from guerdon.runtime.loop.config import RunConfig, RunError, selected
 from guerdon.runtime.loop.run import DONE, SUMMARY, Watcher, claim
 from guerdon.runtime.loop.training import checkpoints, warm
@@ -32,6 +34,7 @@ from guerdon.runtime.loop.workshop import Workshop
 from guerdon.runtime.policy.lockstep import Lockstep
 from guerdon.runtime.policy.trained import Trained
 from guerdon.runtime.report.trackers import Tracker
+from guerdon.runtime.schedule.executor import default_admission
 from guerdon.runtime.schedule.retry import Breaker
 from guerdon.runtime.schedule.stop import Stop, unless_stopped
 from guerdon.runtime.store.durable import write_atomically, writing
@@ -53,6 +56,8 @@ class Place:
     demonstrations: LoadedPlan | None = None
     """The plan that demonstrations are played with, where it is another than the plan that is trained on (of other
     reward weights, which change no demonstration)."""
+    side_by_side: int = 1
+    """Jobs that share this machine: where nobody says how many threads and sandboxes, each takes its part."""
 
     def say(self, text: str) -> None:
         """Tell people."""
@@ -79,13 +84,18 @@ async def train(place: Place) -> Mapping[str, Any]:
 
 
 async def _trained(place: Place) -> Training:
-    model = await Ranks.start(place.cfg.learner)
+    model = await Ranks.start(_sharing(place))
     try:
         training = _training(place, model)
         await training.go_on(await _begun(place, model, training.records))
         return training
     finally:
         await model.close()
+
+
+def _sharing(place: Place) -> LearnerConfig:
+    learner = place.cfg.learner
+    return replace(learner, threads=threads(learner.threads, learner.parallel.ranks * place.side_by_side))
 
 
 async def evaluate_checkpoint(place: Place, checkpoint: Path) -> dict[str, float]:
@@ -142,8 +152,10 @@ async def _begun(place: Place, model: Ranks, records: Records) -> int:
 async def _warmed(place: Place, model: Ranks, records: Records) -> None:
     """The supervised start, or the one that another run of the same demonstrations and settings has made already."""
     cfg = place.cfg
-    run_cfg = RunConfig(tasks=cfg.tasks, split=cfg.split, retries=cfg.rollout.retries,
-                        give_up_after=cfg.rollout.give_up_after)
+    run_cfg = RunConfig(
+        tasks=cfg.tasks, split=cfg.split, retries=cfg.rollout.retries, give_up_after=cfg.rollout.give_up_after,
+        concurrency=max(1, default_admission() // place.side_by_side),
+    )
     demonstrators = Demonstrators(
         place.demonstrations or place.plan, run_cfg, place.provider, place.out.parent, place.watcher, None
     )

@@ -45,16 +45,21 @@ def app(room):
 
 @pytest.mark.parametrize(
     ("word", "says"),
-    [("algorithm=grppo", "no algorithm 'grppo'; did you mean 'grpo'"), ("algorithm.lrr=1", "Key 'lrr' not in"),
+    [("algorithm=grppo", "no algorithm 'grppo'; did you mean 'grpo'"),
+     ("algorithm.lrr=1", "did you mean 'algorithm.lr'"),
      ("sed=1", "no setting 'sed'; did you mean 'seed'"), ("learner=smal", "did you mean 'small'"),
      ("reward.outcom=1", "no weight 'outcom'; did you mean 'outcome'"), ("warm_start=habit", "did you mean 'habits'"),
      ("learner.tensor=2", "no multiple of tensor"), ("algorithm.group=0", "must be 1 or more"),
      ("algorithm.lr=-1", "algorithm.lr is -1"), ("algorithm.lr=nan", "algorithm.lr is nan"),
      ("split=trian", "no split"),
-     ("rollout.mode=async", "lockstep only"), ("tracker=[tensorbord]", "tracker is 'tensorbord'; there are"),
+     ("rollout.mode=async", "lockstep only"),
+     ("tracker=[tensorbord]", "tracker is 'tensorbord'; did you mean 'tensorboard'"),
      ("learner.weights=/nowhere", "which is not there"), ("learner=hf", "weights"),
      ("learner.renderer=xml", "learner.renderer is 'xml'; there are"), ("algorithm.top_p=0", "top_p is 0"),
-     ("warm_start.stages=[{sources:{orcl:1.0}}]", "is 'orcl'; there are"), ("reward.outcome=7", "outside its range")],
+     ("warm_start.stages=[{sources:{orcl:1.0}}]", "is 'orcl'; did you mean 'oracle'"),
+     ("reward.outcome=7", "outside its range"),
+     ("learner.beta2=1", "it must be below 1"), ("seed=-1", "it must be 0 or more"),
+     ("algorithm=grpo,dapo", "add -m"), ("warm_start.stage=[]", "did you mean 'warm_start.stages'")],
 )
 def test_what_is_wrong_is_refused_before_anything_starts(app, room, word, says):
     before = set(room[1].glob("*-train-*"))
