@@ -14,6 +14,8 @@ FRAME_CHARACTERS = 1_000_000
 """What a template may render; one that renders more is no chat template."""
 MARK = re.compile("\ue000(t?\\d+)\ue001")
 """Stands for a text in what the template renders: no content is ever read by the template, or as its markers."""
+_CALL = re.compile(re.escape(OPEN) + r'\s*\{\s*"name"')
+"""How a template shows calls that can be read here; others have the same tag around another form."""
 _TODAY = datetime.datetime(2024, 7, 26, tzinfo=datetime.UTC)
 """What a template is told when it asks for the date: same input, same bytes. The day Llama 3's templates name."""
 PROBE = {"type": "function", "function": {"name": "probe", "description": "about",
@@ -92,7 +94,7 @@ class Template:
             text = self.marked(["system", "user"] if self.system else ["user"], (PROBE,), go_on=True)
         except TemplateRefused:
             return False
-        return "probe" in text and OPEN in text
+        return "probe" in text and _CALL.search(text) is not None
 
     def _must_keep_history(self) -> None:
         """Refuse a template that changes what it has rendered once more is said."""
