@@ -120,7 +120,7 @@ def run_app(
     app = App(command, word or command.name, pack, overrides, load, stage)
     launch.register(command, stage.base)
     try:
-        if asks(overrides):
+        if _asks(overrides):
             return launch.answer(app)
         found = _preflight(app)
         for folder in found.runs:
@@ -139,6 +139,13 @@ def run_app(
 
 class Refused(Exception):
     """A job of the sweep cannot be done; nothing was started."""
+
+
+def _asks(words: Sequence[str]) -> bool:
+    try:
+        return asks(words)
+    except RunError as wrong:
+        raise Refused(str(wrong)) from wrong
 
 
 def _preflight(app: App) -> Found:
