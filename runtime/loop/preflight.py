@@ -16,6 +16,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 from omegaconf import DictConfig
+from omegaconf.errors import MissingMandatoryValue
 
 from guerdon.runtime.loop.config import RunError
 from guerdon.runtime.loop.near import none_such
@@ -50,7 +51,10 @@ def asks(words: Sequence[str]) -> bool:
     for flag in flags:
         if flag not in (*SWEEP, *ASKING, *ASKING_HOW):
             raise RunError(f"there is no flag {flag}; there are -m (sweep), --cfg job, --info defaults and --help")
-    return any(flag in ASKING for flag in flags)
+    asking = any(flag in ASKING for flag in flags)
+    if not asking and (how := [flag for flag in flags if flag in ASKING_HOW]):
+        raise RunError(f"{how[0]} goes with --cfg job or --help")
+    return asking
 
 
 def checked(
@@ -95,6 +99,8 @@ def combinations(words: Sequence[str], loader: Any = None) -> list[list[str]]:
 
 def plainly(wrong: Exception) -> str:
     """Hydra's message in one line, without what only its own users know."""
+    if isinstance(wrong, MissingMandatoryValue):
+        return f"{wrong.full_key} must be given: `{wrong.full_key}=…`"
     lines = [line for line in str(wrong).splitlines() if line.strip()]
     kept = [line.strip() for line in lines if not line.startswith(("To append", "    full_key", "    object_type"))]
     cause = wrong.__cause__

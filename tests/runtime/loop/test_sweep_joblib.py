@@ -100,6 +100,7 @@ def test_jobs_are_done_judged_and_summed_up_in_processes_of_their_own(pack, tmp_
      (["hydra/launcher=joblib", "hydra.launcher.n_jobs=0"], "n_jobs is 0; give 1 or more"),
      (["hydra/launcher=joblib", "hydra.launcher.njobs=2"], "njobs"),
      (["hydra.job.chdir=true"], "hydra.job.chdir cannot be set"), (["--config-dir=x"], "no flag --config-dir"),
+     (["--resolve"], "goes with --cfg"), (["policy=openai"], "policy.base_url must be given"),
      (["hydra/launcher=joblib", "hydra.launcher.n_jobs=2", "sandbox.retries=1,2"], "are the same run"),
      (["seed=range(5,5)"], "the sweep has no job"), (["~seed"], "would take a setting away"),
      (["sandbox.retreis=1"], "did you mean 'sandbox.retries'")],
@@ -162,8 +163,7 @@ def test_a_signal_becomes_a_fact_and_reaches_who_is_at_a_job():
 @pytest.mark.podman
 def test_two_jobs_share_one_service_and_ctrl_c_leaves_nothing(pack, tmp_path):
     runs, name = tmp_path / "runs", "sideways"
-    pack = pack.rename(tmp_path / name)
-    (pack / "sums.task").write_text(SHELL)
+    (pack / "sums.task").rename(pack / f"{name}.task").write_text(SHELL)
     words = [sys.executable, "-m", "guerdon.runtime.cli.main", "run", str(pack), *SIDE_BY_SIDE,
              "policy=oracle", f"store.runs={runs}"]
     short = subprocess.run([*words, "seed=1,2", "first=1"], capture_output=True, text=True, timeout=120, check=False)
