@@ -8,6 +8,7 @@ from typing import Any
 from guerdon.compiler.plan.schema import ToolPlan
 from guerdon.runtime.agent.chat_template import MARK, Template, TemplateRefused, mark, masked
 from guerdon.runtime.agent.codec import instructions, plain, read, write
+from guerdon.runtime.agent.renderer import must_read_back
 from guerdon.runtime.agent.tokenizers import Tokens, load
 from guerdon.runtime.contracts.renderer import Action, Malformed
 from guerdon.runtime.contracts.trajectory import Message
@@ -74,11 +75,7 @@ class ChatRenderer:
     def turn(self, message: Message) -> tuple[int, ...]:
         """The ids of an assistant's turn, its end among them. Raises ValueError for one that reads back otherwise."""
         ids = (*self._tokens.plain(write(message)), *self._closing)
-        found = self.parse(ids)
-        if isinstance(found, Malformed):
-            raise ValueError(f"an assistant's message cannot be written: {found.errors[0]}")
-        if [call.name for call in found.message.calls] != [call.name for call in message.calls]:
-            raise ValueError("an assistant's message cannot be written: its words would be read as a tool call")
+        must_read_back(message, self.parse(ids))
         return ids
 
     def parse(self, ids: Sequence[int]) -> Action | Malformed:

@@ -65,11 +65,17 @@ class CompactRenderer(TextRenderer):
         return Malformed(message, tuple(errors)) if errors else Action(message)
 
     def _body(self, call: ToolCall) -> str:
-        given: Any = json.loads(call.arguments or "{}")
+        try:
+            given: Any = json.loads(call.arguments or "{}")
+        except (ValueError, RecursionError):
+            raise ValueError(f"the call of {call.name} cannot be written: its arguments are no JSON") from None
         parameter = self._single.get(call.name)
         text = given.get(parameter) if parameter and isinstance(given, dict) and set(given) <= {parameter} else None
         if given == {} and parameter:
             text = ""
+        if text == "" and given:
+            raise ValueError(f"the call of {call.name} cannot be written compactly: an empty text is read as none; "
+                             f"leave {parameter} out, or use hermes")
         body = text if isinstance(text, str) else json.dumps(given, ensure_ascii=False)
         if f"</{call.name}>" in body or (parameter and not isinstance(text, str)):
             raise ValueError(f"the call of {call.name} cannot be written compactly: {body[:60]!r}; use hermes")

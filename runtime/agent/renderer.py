@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from guerdon.compiler.plan.schema import ToolPlan
 from guerdon.runtime.agent.codec import instructions, read, write
@@ -41,6 +42,30 @@ class ByteCodec:
         return bytes(i for i in ids if i < 256)
 
 
+def must_read_back(message: Message, found: Action | Malformed) -> None:
+    """Raise ValueError, in one line, where an assistant's message was written and another is `found`."""
+    if isinstance(found, Malformed):
+        raise ValueError(f"an assistant's message cannot be written: {found.errors[0]}")
+    names, wanted = ([call.name for call in one.calls] for one in (found.message, message))
+    if names != wanted:
+        raise ValueError(f"an assistant's message cannot be written: the tools {wanted} would be read as {names}")
+    if found.message.content != message.content.strip():
+        raise ValueError("an assistant's message cannot be written: its words would be read otherwise: "
+                         f"{found.message.content[:60]!r}")
+    for ours, theirs in zip(message.calls, found.message.calls, strict=True):
+        if _value(ours.arguments) != _value(theirs.arguments):
+            raise ValueError(f"the call of {ours.name} cannot be written: {ours.arguments[:60]!r} would be read as "
+                             f"{theirs.arguments[:60]!r}")
+
+
+def _value(arguments: str) -> Any:
+    """Raw arguments as their value; what is no JSON is its own text."""
+    try:
+        return json.loads(arguments or "{}")
+    except (ValueError, RecursionError):
+        return arguments
+
+
 class TextRenderer:
     """The Renderer contract over any codec."""
 
@@ -69,8 +94,10 @@ class TextRenderer:
         return (*closed, *self._messages(observation), self._codec.markers["assistant"])
 
     def turn(self, message: Message) -> tuple[int, ...]:
-        """The ids of an assistant's turn, its end among them."""
-        return (*self._codec.encode(self.write(message)), self._codec.markers["end"])
+        """The ids of an assistant's turn, its end among them. Raises ValueError for one that reads back otherwise."""
+        ids = (*self._codec.encode(self.write(message)), self._codec.markers["end"])
+        must_read_back(message, self.parse(ids))
+        return ids
 
     def instructions(self, tools: Sequence[ToolPlan]) -> str:
         """The text that tells a model of its tools; empty where it is told nothing."""

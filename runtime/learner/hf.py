@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from guerdon.runtime.contracts.learner import LearnerFault
 from guerdon.runtime.learner.decode import sizes
 from guerdon.runtime.learner.hf_config import from_shape, to_shape
 from guerdon.runtime.learner.hf_gguf import read_gguf
-from guerdon.runtime.learner.hf_names import EMBEDDING, HEAD, hf_names, to_hf, to_megatron
+from guerdon.runtime.learner.hf_names import EMBED, EMBEDDING, HEAD, hf_names, to_hf, to_megatron
 from guerdon.runtime.learner.shape import ModelShape
 
 ONE, INDEX, CONFIG = "model.safetensors", "model.safetensors.index.json", "config.json"
@@ -33,9 +33,7 @@ def read(path: Path) -> tuple[ModelShape, dict[str, Tensor]]:
         config, take = read_gguf(path)
     elif path.is_dir():
         config = _document(path / CONFIG)
-        files = _files(path)
-        _no_others(path, to_shape(config, str(path)), files)
-        take = partial(_take, path, files)
+        take = _folder(path, to_shape(config, str(path)))
     else:
         raise LearnerFault(f"{path} is neither a model's folder nor a .gguf file")
     shape = to_shape(config, str(path))
@@ -63,7 +61,7 @@ def _files(folder: Path) -> Mapping[str, str]:
     """The file of each tensor of a folder, by name; only tensors are read, never a pickle."""
     from safetensors import SafetensorError, safe_open
 
-    if (folder / INDEX).is_file():
+    if (folder / INDEX).is_file() and not (folder / ONE).is_file():  # transformers, too, takes the one file of both
         files = _document(folder / INDEX).get("weight_map")
         if not isinstance(files, dict):
             raise LearnerFault(f"{folder / INDEX} has no weight_map; fetch it again")
@@ -79,11 +77,20 @@ def _files(folder: Path) -> Mapping[str, str]:
         raise LearnerFault(f"{folder / ONE} is damaged ({wrong}); fetch it again") from wrong
 
 
-def _no_others(folder: Path, shape: ModelShape, files: Mapping[str, str]) -> None:
-    """Refuse tensors that would be left out: they are part of what the model computes. Raises LearnerFault."""
+def _folder(folder: Path, shape: ModelShape) -> Callable[[str], Tensor]:
+    """How a folder's tensors are fetched. Tensors that would be left out are refused: they are part of what the model
+    computes. Raises LearnerFault."""
+    files = _files(folder)
+    if shape.layers > len(files):  # before anything is made for each layer
+        raise LearnerFault(f"{folder}: num_hidden_layers is {shape.layers}, and there are {len(files)} tensors in all")
     for name in sorted(set(files) - set(hf_names(shape)) - {HEAD}):
         if not name.endswith(".rotary_emb.inv_freq"):  # older files hold these; they follow from the configuration
             raise LearnerFault(f"{folder}: the tensor {name} is not one of such a model; it would be left out")
+    take = partial(_take, folder, files)
+    if shape.tied and HEAD in files and not torch.equal(take(HEAD), take(EMBED)):
+        raise LearnerFault(f"{folder}: tie_word_embeddings is true, but {HEAD} is not {EMBED}; set it to false "
+                           f"in {CONFIG}")
+    return take
 
 
 def _take(folder: Path, files: Mapping[str, str], name: str) -> Tensor:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
 from guerdon.runtime.contracts.learner import LearnerFault
 from guerdon.runtime.learner.shape import ModelShape, RopeScaling
 
+_MOST = 1e300
+"""Above this is nothing that a configuration means; a float holds it, which is not so of every JSON number."""
 FAMILIES = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM"}
 _MUST: Mapping[str, tuple[Any, ...]] = {
     "hidden_act": ("silu",), "attention_bias": (False, None), "mlp_bias": (False, None),
@@ -65,7 +66,7 @@ class _Fields:
             return default
         if value is None:
             raise LearnerFault(f"{self.where}: the field {key} is missing; is it a model's folder?")
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < _MOST:
             raise self.refused(key, "not a number above 0")
         return float(value)
 
@@ -88,6 +89,9 @@ def _rope(fields: _Fields) -> tuple[float, RopeScaling | None]:
         if value is not None and not isinstance(value, dict):
             raise fields.refused(key, "not an object")
         given |= value or {}
+    for key, value in given.items():
+        if isinstance(value, dict):  # newer files may give each kind of layer its own
+            raise LearnerFault(f"{fields.where}: rope_parameters holds an object, {key}, which this version cannot do")
     rope = _Fields(given, f"{fields.where}: rope_parameters")
     base = rope.number("rope_theta", fields.number("rope_theta", 10000.0))
     kind = given.get("rope_type", given.get("type", "default"))

@@ -63,7 +63,10 @@ def _check(path: Path, values: Mapping[str, Any], names: set[str]) -> None:
                            "read; take the model's folder with safetensors")
     wanted = {"token_embd.weight", "output_norm.weight"}
     layers = values.get(f"{family}.block_count")
-    for index in range(layers if isinstance(layers, int) and layers <= len(names) else 0):
+    if not isinstance(layers, int) or not 0 < layers <= len(names):  # before anything is made for each layer
+        raise LearnerFault(f"{path}: {family}.block_count is {layers!r:.100}, and there are {len(names)} tensors "
+                           "in all")
+    for index in range(layers):
         wanted |= {f"blk.{index}.{one}.weight" for one in _LAYER} | {f"blk.{index}.{one}" for one in _MORE[family]}
     for name in sorted(wanted - names):
         raise LearnerFault(f"{path} has no tensor {name}; it is another kind of model than its header says")

@@ -10,13 +10,13 @@ from torch import Tensor
 from guerdon.runtime.learner.shape import ModelShape
 
 EMBEDDING, OUTPUT, NORM = "embedding.word_embeddings.weight", "output_layer.weight", "decoder.final_layernorm.weight"
-HEAD = "lm_head.weight"
-"""Hugging Face's name of the output layer."""
+EMBED, HEAD = "model.embed_tokens.weight", "lm_head.weight"
+"""Hugging Face's names of the embedding and the output layer."""
 
 
 def to_megatron(shape: ModelShape, take: Callable[[str], Tensor]) -> dict[str, Tensor]:
     """The tensors under Megatron-core's names; `take` gives one by Hugging Face's name."""
-    found = {EMBEDDING: take("model.embed_tokens.weight"), NORM: take("model.norm.weight")}
+    found = {EMBEDDING: take(EMBED), NORM: take("model.norm.weight")}
     if not shape.tied:
         found[OUTPUT] = take(HEAD)
     for index in range(shape.layers):
@@ -37,7 +37,7 @@ def to_megatron(shape: ModelShape, take: Callable[[str], Tensor]) -> dict[str, T
 
 def to_hf(shape: ModelShape, tensors: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
     """The tensors under Hugging Face's names, without copies where none is needed."""
-    yield "model.embed_tokens.weight", tensors[EMBEDDING]
+    yield EMBED, tensors[EMBEDDING]
     yield "model.norm.weight", tensors[NORM]
     if not shape.tied:
         yield HEAD, tensors[OUTPUT]
@@ -59,7 +59,7 @@ def to_hf(shape: ModelShape, tensors: Mapping[str, Tensor]) -> Iterator[tuple[st
 
 def hf_names(shape: ModelShape) -> Iterator[str]:
     """Hugging Face's names of all tensors of a shape."""
-    yield from ("model.embed_tokens.weight", "model.norm.weight")
+    yield from (EMBED, "model.norm.weight")
     if not shape.tied:
         yield HEAD
     parts = [*_PLAIN.values(), "mlp.gate_proj.weight", "mlp.up_proj.weight"]

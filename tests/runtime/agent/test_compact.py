@@ -35,26 +35,47 @@ def test_an_opening_and_a_turn_by_hand():
     assert grown == (1, END, 259, 111, 107, END, 258)
 
 
-@given(st.text(), st.text(), st.text())
-def test_what_is_written_is_read(command, answer, content):
-    message = Message("assistant", "", (
+HOSTILE = ["<bash>", "</bash>", "<submit>", "</submit>", "<put>", "</put>", "</", ">", "{}", " ", "\n", "a", "\ud800"]
+TEXTS = st.text() | st.lists(st.sampled_from(HOSTILE)).map("".join)
+
+
+def same(message, read):
+    """Whether what was read is the message: by values, since JSON has several texts for one."""
+    calls = [[(c.name, json.loads(c.arguments)) for c in one.calls] for one in (message, read.message)]
+    return isinstance(read, Action) and calls[0] == calls[1] and read.message.content == message.content.strip()
+
+
+@given(TEXTS, TEXTS, TEXTS, TEXTS)
+def test_what_is_written_is_read(words, command, answer, content):
+    calls = (
         call("bash", command=command), ToolCall("call_1", "put", json.dumps({"path": "/a", "content": content})),
-        ToolCall("call_2", "submit", json.dumps({"answer": answer})),
-    ))
+        ToolCall("call_2", "submit", json.dumps({"answer": answer} if answer else {})),
+    )
     made = renderer()
-    try:
-        ids = made.turn(message)
-    except ValueError:
-        assert "</bash>" in command or "</submit>" in answer or "</put>" in content
-        return
-    if any("\ud800" <= c <= "\udfff" for c in command + answer + content):
-        return
-    read = made.parse(ids)
-    assert isinstance(read, Action), read
-    got = [(c.name, json.loads(c.arguments)) for c in read.message.calls]
-    wanted = [("bash", {"command": command} if command else {}), ("put", {"path": "/a", "content": content}),
-              ("submit", {"answer": answer} if answer else {})]
-    assert got == wanted and not read.message.content
+    for message in (Message("assistant", words, calls), Message("assistant", words), Message("assistant", "", calls)):
+        every = message.content + (command + answer + content if message.calls else "")
+        try:
+            assert same(message, made.parse(made.turn(message)))
+        except ValueError:  # only where a tag or what is no text stands in the way
+            assert any(f"{tag}{name}>" in every for tag in ("<", "</") for name in ("bash", "put", "submit")) or (
+                any("\ud800" <= c <= "\udfff" for c in every) or (message.calls and not command))
+
+
+@pytest.mark.parametrize(
+    ("words", "calls", "says"),
+    [("<bash>ls</bash>", (), r"\[\] would be read as \['bash'\]"), ("a <bash>", (), "<bash> has no other end"),
+     ("so <submit>", (call("submit", answer="4"),), "words would be read otherwise: 'so'"),
+     ("", (call("bash", command="echo '</bash>'"),), "cannot be written compactly.*use hermes"),
+     ("", (call("bash", command=""),), "leave command out, or use hermes"),
+     ("", (call("bash", command="\ud800"),), "would be read as"), ("\ud800", (), "words would be read otherwise"),
+     ("", (ToolCall("call_0", "bash", "{oops"),), "are no JSON"),
+     ("", (ToolCall("call_0", "put", "[1]"),), "no JSON object"),
+     ("", (call("python", code="1"),), r"\['python'\] would be read as \[\]")],
+)
+def test_a_turn_that_would_be_read_otherwise_is_refused(words, calls, says):
+    with pytest.raises(ValueError, match=says) as caught:
+        renderer().turn(Message("assistant", words, calls))
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -85,6 +85,10 @@ def saved(tmp_path_factory):
      ({"use_sliding_window": True}, "use_sliding_window is True"), ({"hidden_size": 32}, "its config.json says"),
      ({"num_hidden_layers": 3}, "has no tensor model.layers.2"),
      ({"num_hidden_layers": 1}, "the tensor model.layers.1.input_layernorm.weight is not one of such a model"),
+     ({"num_hidden_layers": 2_000_000_000}, "num_hidden_layers is 2000000000, and there are 21 tensors in all"),
+     ({"hidden_size": 10**400}, "hidden_size is 1000000"),
+     ({"rope_parameters": {"full_attention": {"rope_theta": 9.0}}}, "rope_parameters holds an object, full_attention"),
+     ({"tie_word_embeddings": True}, "lm_head.weight is not model.embed_tokens.weight"),
      ({"num_attention_heads": None}, "the field num_attention_heads is missing"),
      ({"num_attention_heads": 0}, "num_attention_heads is 0, not a number above 0"),
      ({"num_attention_heads": 3}, "num_key_value_heads is 2, num_attention_heads is 3"),
@@ -114,6 +118,12 @@ def test_shards_are_one_model(saved, tmp_path):
     again = hf.read(tmp_path / "m")
     assert again[0] == shape and again[1].keys() == tensors.keys()
     assert all(torch.equal(again[1][key], tensor) for key, tensor in tensors.items())
+    halves = {key: tensor / 2 for key, tensor in tensors.items()}
+    hf.write(tmp_path / "halves", shape, halves)  # beside shards, transformers takes the one file; so is done here
+    shutil.copy(tmp_path / "halves" / hf.ONE, tmp_path / "m")
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "m").state_dict()[hf.HEAD]
+    assert torch.equal(hf.read(tmp_path / "m")[1]["output_layer.weight"], theirs)
+    assert torch.equal(halves["output_layer.weight"], theirs)
 
 
 def test_bfloat16_is_exact_and_integers_are_refused(saved, tmp_path):
@@ -134,11 +144,11 @@ def test_what_would_be_left_out_of_an_export_is_refused_and_nothing_is_written(s
     assert not list(tmp_path.iterdir())
 
 
-def gguf_file(path, state, config, more=()):
+def gguf_file(path, state, config, more=(), layers=None):
     """What llama.cpp's converter makes of a Llama: its names, the rows of queries and keys in pairs."""
     gguf = pytest.importorskip("gguf")
     writer = gguf.GGUFWriter(path, "llama")
-    writer.add_block_count(config.num_hidden_layers)
+    writer.add_block_count(layers or config.num_hidden_layers)
     writer.add_context_length(config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)
     writer.add_feed_forward_length(config.intermediate_size)
@@ -182,6 +192,10 @@ def test_gguf_files_are_the_same_model_and_nothing_is_left_out(saved, tmp_path):
         gguf_file(path, model.state_dict(), model.config, (more,))
         with pytest.raises(LearnerFault, match=says):
             hf.read(path)
+    for layers in (1 << 31, 1):
+        gguf_file(path, model.state_dict(), model.config, layers=layers)
+        with pytest.raises(LearnerFault, match=r"block_count is 2147483648|blk.1.attn_k.weight.*left out"):
+            hf.read(path)
     short = {name: tensor for name, tensor in model.state_dict().items() if "layers.1.mlp.up" not in name}
     gguf_file(path, short, model.config)
     with pytest.raises(LearnerFault, match=r"has no tensor blk.1.ffn_up.weight"):
@@ -197,7 +211,8 @@ def test_damage_and_pickles_are_refused(saved, tmp_path):
     (tmp_path / "m" / hf.ONE).rename(tmp_path / "m" / "pytorch_model.bin")
     with pytest.raises(LearnerFault, match=r"pytorch_model.bin.*may run code"):
         hf.read(tmp_path / "m")
-    index = {"weight_map": {"model.embed_tokens.weight": "../m/pytorch_model.bin"}}
+    names = ("model.embed_tokens.weight", "model.norm.weight")
+    index = {"weight_map": dict.fromkeys(names, "../m/pytorch_model.bin")}
     (tmp_path / "m" / hf.INDEX).write_text(json.dumps(index))
     with pytest.raises(LearnerFault, match="has no tensor"):
         hf.read(tmp_path / "m")
