@@ -23,13 +23,14 @@ from guerdon.runtime.contracts.sandbox import SandboxFault
 from guerdon.runtime.loop.board import FAILED, HALTED, STOP, Board, at_a_job, began
 from guerdon.runtime.loop.closing import close
 from guerdon.runtime.loop.command import Command, Stage
-from guerdon.runtime.loop.preflight import SWEEP
+from guerdon.runtime.loop.preflight import SIDE_BY_SIDE, SWEEP
 from guerdon.runtime.schedule.stop import Interrupted
 
 if TYPE_CHECKING:
     from guerdon.runtime.loop.app import App
 
 OK, TROUBLE, USAGE, INTERRUPTED = 0, 1, 2, 130
+LAUNCHER = ("hydra/launcher", "hydra.launcher")
 _THERE: dict[str, App] = {}
 """The applications of this process, made by a launcher for jobs, by the board of their sweep."""
 
@@ -67,6 +68,7 @@ def launched(app: App, side_by_side: int) -> int:
     """Do the job or the sweep, in this process or in so many others; the exit status."""
     if side_by_side > 1:
         return _in_others(app, side_by_side)
+    words = _own(app.overrides)
 
     def job(config: DictConfig) -> None:
         try:
@@ -76,20 +78,22 @@ def launched(app: App, side_by_side: int) -> int:
             raise KeyboardInterrupt from None
 
     try:
-        _main(app, _flags_first(app.overrides), job)
+        _main(app, words, job)
     except KeyboardInterrupt:
         return INTERRUPTED
     return TROUBLE if app.unwell else OK
 
 
 def _in_others(app: App, side_by_side: int) -> int:
+    # Neither more processes than jobs, nor other processors than those that this process may use.
+    words = [*_own(app.overrides), "hydra/launcher=joblib", f"{SIDE_BY_SIDE}={side_by_side}"]
     with began() as board:
         sweep = Sweep(
             str(board.folder), side_by_side, app.word, app.pack, tuple(app.overrides), app.stage.base.digest
         )
         try:
             # Only plain words are bound here, since the launcher sends this function to another process.
-            _main(app, _flags_first(app.overrides), lambda config: there(sweep, config))
+            _main(app, words, lambda config: there(sweep, config))
         except (BrokenProcessPool, KeyboardInterrupt) as wrong:
             if isinstance(wrong, KeyboardInterrupt):
                 board.put(STOP)
@@ -169,9 +173,11 @@ def _end_workers() -> None:
         import_module("joblib.externals.loky").get_reusable_executor().shutdown(wait=True)
 
 
-def _flags_first(words: Sequence[str]) -> list[str]:
-    """Hydra takes no override after a `-m` that comes after another."""
-    return [*(word for word in words if word in SWEEP), *(word for word in words if word not in SWEEP)]
+def _own(words: Sequence[str]) -> list[str]:
+    """The words without a launcher, which is chosen here; Hydra takes no override after a `-m` that comes after
+    another."""
+    mine = [word for word in words if word not in SWEEP and not word.lstrip("+").startswith(LAUNCHER)]
+    return [*(word for word in words if word in SWEEP), *mine]
 
 
 def _main(app: App, words: Sequence[str], job: Callable[[DictConfig], None]) -> None:

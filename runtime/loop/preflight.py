@@ -19,13 +19,17 @@ from omegaconf import DictConfig
 from omegaconf.errors import MissingMandatoryValue
 
 from guerdon.runtime.loop.config import RunError
-from guerdon.runtime.loop.near import none_such
+from guerdon.runtime.loop.near import hint, none_such
 
 SWEEP = ("-m", "--multirun")
 ASKING = ("-h", "--help", "-c", "--cfg", "-i", "--info", "--hydra-help", "--version")
 """Hydra's own questions, that start nothing."""
 ASKING_HOW = ("--resolve", "-p", "--package")
+SHOWN = {"--cfg": ("job", "hydra", "all"), "-c": ("job", "hydra", "all")}
 LAUNCHERS = ("basic", "joblib")
+MOST = 1024
+SIDE_BY_SIDE = "hydra.launcher.n_jobs"
+"""The one setting of a launcher that is ours to pass on: others change how jobs end, or what is called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +55,24 @@ def asks(words: Sequence[str]) -> bool:
     for flag in flags:
         if flag not in (*SWEEP, *ASKING, *ASKING_HOW):
             raise RunError(f"there is no flag {flag}; there are -m (sweep), --cfg job, --info defaults and --help")
-    asking = any(flag in ASKING for flag in flags)
-    if not asking and (how := [flag for flag in flags if flag in ASKING_HOW]):
+    asked = [flag for flag in flags if flag in ASKING]
+    if not asked and (how := [flag for flag in flags if flag in ASKING_HOW]):
         raise RunError(f"{how[0]} goes with --cfg job or --help")
-    return asking
+    if asked and len(asked) + any(flag in SWEEP for flag in flags) > 1:
+        raise RunError(f"{asked[0]} shows one job: leave out the other flags, and give each key one value")
+    if asked and asked[0] in SHOWN:
+        _refuse_unshown(asked[0], words)
+    return bool(asked)
+
+
+def _refuse_unshown(flag: str, words: Sequence[str]) -> None:
+    at = next(n for n, word in enumerate(words) if word.partition("=")[0] == flag)
+    after = next(iter(words[at + 1:]), "")
+    what = words[at].partition("=")[2] or ("" if "=" in after or after.startswith("-") else after)
+    if not what:
+        raise RunError(f"{flag} does not say what to show; give {flag} job")
+    if what not in SHOWN[flag]:
+        raise RunError(f"{flag} does not show {what!r}; {hint(what, SHOWN[flag])}")
 
 
 def checked(
@@ -70,6 +88,8 @@ def checked(
     for one in own:
         if one.is_sweep_override() and not sweep:
             raise RunError(f"`{one.input_line}` asks for several jobs: add -m; a list is written as [1,2]")
+    if any(one.key_or_group == SIDE_BY_SIDE for one in overrides) and not _by_joblib(overrides):
+        raise RunError(f"{SIDE_BY_SIDE} goes with hydra/launcher=joblib")
     with hydra.initialize(version_base="1.3", config_path=None):
         loader = GlobalHydra.instance().config_loader()
         plain = [str(one.input_line) for one in own]
@@ -77,9 +97,8 @@ def checked(
         for word in dict.fromkeys(word for job in jobs for word in job):
             if problem := unknown(word, ground):
                 raise RunError(problem)
-        launcher = _launcher(name, [str(one.input_line) for one in overrides if _is_hydras(one)], jobs[0])
         places = [settled(hydra.compose(name, overrides=job)) for job in jobs]
-    count = _side_by_side(launcher, len(jobs)) if sweep else 1
+    count = _side_by_side(overrides, len(jobs)) if sweep and _by_joblib(overrides) else 1
     if count > 1:
         _refuse_twins(jobs, [out for out, _ in places])
     return Found(frozenset(runs for _, runs in places), count)
@@ -164,26 +183,27 @@ def _is_hydras(override: Override) -> bool:
         name = str(override.value())
         if name not in LAUNCHERS:
             raise RunError(none_such("launcher", name, LAUNCHERS))
-        if name == "joblib" and find_spec("joblib") is None:
+        if name == "joblib" and not (find_spec("hydra_plugins") and find_spec("hydra_plugins.hydra_joblib_launcher")):
             raise RunError("hydra/launcher=joblib needs a package; pip install 'guerdon[joblib]'")
         return True
-    if key.startswith("hydra.launcher."):
+    if key == SIDE_BY_SIDE:
+        count = override.value()
+        if type(count) is not int or not -MOST <= count <= MOST or count == 0:
+            raise RunError(f"{SIDE_BY_SIDE} is {str(override.input_line).partition('=')[2]!r}; "
+                           "give a number of jobs, such as 2, or -1 for one a processor")
         return True
     if re.split(r"[./@]", key)[0] == "hydra":
-        raise RunError(f"{key} cannot be set; of Hydra's own settings, hydra/launcher and hydra.launcher.* can")
+        raise RunError(f"{key} cannot be set; of Hydra's own settings, hydra/launcher and {SIDE_BY_SIDE} can")
     return False
 
 
-def _launcher(name: str, words: Sequence[str], job: Sequence[str]) -> Any:
-    if not words:
-        return {}
-    return hydra.compose(name, overrides=[*words, *job], return_hydra_config=True).hydra.launcher
+def _by_joblib(overrides: Sequence[Override]) -> bool:
+    return [one.value() for one in overrides if one.key_or_group == "hydra/launcher"][-1:] == ["joblib"]
 
 
-def _side_by_side(launcher: Any, jobs: int) -> int:
-    asked = int(launcher.get("n_jobs", 1))
-    if asked == 0:
-        raise RunError("hydra.launcher.n_jobs is 0; give 1 or more, or -1 for one a processor")
+def _side_by_side(overrides: Sequence[Override], jobs: int) -> int:
+    given = [one.value() for one in overrides if one.key_or_group == SIDE_BY_SIDE]
+    asked = int(given[-1]) if given else -1  # type: ignore[arg-type]
     usable = len(os.sched_getaffinity(0))
     return max(1, min(asked if asked > 0 else usable + 1 + asked, jobs))
 

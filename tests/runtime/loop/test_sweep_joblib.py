@@ -97,8 +97,13 @@ def test_jobs_are_done_judged_and_summed_up_in_processes_of_their_own(pack, tmp_
     ("words", "says"),
     [(["hydra/launcher=jobib"], "no launcher 'jobib'; did you mean 'joblib'?"),
      (["hydra/launcher=joblib,basic"], "cannot be swept"),
-     (["hydra/launcher=joblib", "hydra.launcher.n_jobs=0"], "n_jobs is 0; give 1 or more"),
-     (["hydra/launcher=joblib", "hydra.launcher.njobs=2"], "njobs"),
+     (["hydra/launcher=joblib", "hydra.launcher.n_jobs=0"], "n_jobs is '0'; give a number"),
+     (["hydra/launcher=joblib", "hydra.launcher.n_jobs=1,2"], "n_jobs is '1,2'; give a number"),
+     (["hydra/launcher=joblib", "hydra.launcher.n_jobs=5000"], "n_jobs is '5000'; give a number"),
+     (["hydra.launcher.n_jobs=2"], "n_jobs goes with hydra/launcher=joblib"),
+     (["hydra/launcher=joblib", "hydra.launcher.njobs=2"], "njobs cannot be set"),
+     (["hydra/launcher=joblib", "hydra.launcher.timeout=1"], "timeout cannot be set"),
+     (["--cfg", "job"], "--cfg shows one job"), (["--info", "defaults"], "--info shows one job"),
      (["hydra.job.chdir=true"], "hydra.job.chdir cannot be set"), (["--config-dir=x"], "no flag --config-dir"),
      (["--resolve"], "goes with --cfg"), (["policy=openai"], "policy.base_url must be given"),
      (["hydra/launcher=joblib", "hydra.launcher.n_jobs=2", "sandbox.retries=1,2"], "are the same run"),
@@ -109,6 +114,17 @@ def test_what_cannot_be_launched_is_refused_in_a_line(pack, tmp_path, words, say
     code, said = call(pack, "-m", "policy=oracle", *words)
     assert code == 2 and said.startswith("error: ") and says in said and said.count("\n") == 1, said
     assert not (tmp_path / "runs").exists()
+
+
+def test_a_sweep_of_one_job_stays_in_this_process(pack, tmp_path):
+    code, said = call(pack, *SIDE_BY_SIDE, "policy=oracle")
+    assert code == 0 and "results: " in said and len(list((tmp_path / "runs").glob(f"*/{DONE}"))) == 1, said
+
+
+def test_what_hydra_shall_show_must_be_something_it_has(pack):
+    for words, says in [(["--cfg", "jbo"], "did you mean 'job'?"), (["--cfg"], "give --cfg job")]:
+        code, said = call(pack, "policy=oracle", *words)
+        assert code == 2 and says in said and said.count("\n") == 1, said
 
 
 def test_ranges_and_globs_are_sweeps_and_need_the_flag(pack, tmp_path):
