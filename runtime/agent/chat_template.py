@@ -115,7 +115,7 @@ class Template:
 
 
 def _compiled(text: str) -> Any:
-    """The template in transformers' sandbox, where a text cannot be multiplied without bound."""
+    """The template in transformers' sandbox, where a text cannot be multiplied without bound, nor chance be asked."""
     from transformers.utils.chat_template_utils import _compile_jinja_template
 
     try:
@@ -123,6 +123,9 @@ def _compiled(text: str) -> Any:
         sandbox = _compile_jinja_template("").environment.overlay()
         sandbox.intercepted_binops = frozenset(("*", "**"))
         sandbox.binop_table = {**sandbox.binop_table, "*": _times, "**": _power}
+        # Both draw from a generator that nobody seeds: same input, same bytes.
+        sandbox.filters = {name: one for name, one in sandbox.filters.items() if name != "random"}
+        sandbox.globals = {name: one for name, one in sandbox.globals.items() if name != "lipsum"}
         return sandbox.from_string(text)
     except Exception as wrong:
         raise TemplateRefused(f"the chat template cannot be read: {first_line(wrong)}") from wrong

@@ -16,7 +16,8 @@ def load(source: str) -> Any:
     """
     path = Path(source)
     if not path.exists():  # transformers would look for such a name on the net
-        raise ValueError(f"no tokenizer can be read from {source}: there is no such folder or file")
+        raise ValueError(f"no tokenizer can be read from {source}: there is no such folder or file; "
+                         "name a model's folder or .gguf file")
     try:
         from transformers import AutoTokenizer
     except ImportError as wrong:

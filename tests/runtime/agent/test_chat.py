@@ -118,7 +118,8 @@ def test_calls_are_read_and_forged_markers_are_errors(renderer, peer):
      (CHATML.replace("assistant\n", "assistant\n<think>"), "rewrites earlier messages"),
      ("{% for m in messages %}{{ 'x' + m['content'] }}{% endfor %}", "no special token"),
      ("{{ 'x' * 999999999 }}", "without bound"), ("{{ 9 ** 999999999 }}", "no chat template needs"),
-     ("{% for m in messages %}", "cannot be read"),
+     ("{% for m in messages %}", "cannot be read"), ("{{ ['a', 'b']|random }}" + CHATML, "No filter named 'random'"),
+     ("{{ lipsum() }}" + CHATML, "'lipsum' is undefined"),
      ("{% for m in messages %}{{ (m['content'].split('</think>')[-1] if not loop.last else m['content']) }}"
       "<|im_end|>{% endfor %}", "drops earlier thinking"),
      ("{{ nothing.at.all }}", "fails"), ("{% for i in range(9999) %}{{ 'x' * 999 }}{% endfor %}", "of frame"),
@@ -217,7 +218,7 @@ def test_smollm2_from_its_gguf_file():
 def test_names_and_sources_that_are_wrong_are_one_line(tmp_path):
     with pytest.raises(ValueError, match="no renderer 'chatty'; there are compact, hermes, chat"):
         make_renderer("chatty")
-    for source, says in (("", "none are named"), (str(tmp_path), "can be read"), ("gpt2", "no such folder")):
+    for source, says in (("", "none are named"), (str(tmp_path), "can be read"), ("gpt2", "no such folder or file; name")):
         with pytest.raises(ValueError, match=says) as caught:
             make_renderer("chat", source)
         assert "\n" not in str(caught.value)
