@@ -227,7 +227,9 @@ async def _alone(folder: Path) -> AsyncIterator[None]:
         try:
             handle = take_lock(folder)
             break
-        except StoreFault:
+        except StoreFault as fault:
+            if "another process" not in str(fault):
+                raise
             await asyncio.sleep(0.5)
     try:
         yield
