@@ -379,22 +379,18 @@ def test_weights_that_are_not_numbers_are_a_fault_and_leave_nothing_behind():
 
 
 @pytest.mark.parametrize(
-    ("request_", "error", "words"),
-    [
-        (Request("a", (), Sampling(5)), ValueError, "'a' has no ids"),
-        (Request("a", (1,), Sampling(0)), ValueError, "max_tokens"),
-        (Request("a", (1,), Sampling(1, -0.5)), ValueError, "temperature -0.5"),
-        (Request("a", (1,), Sampling(1, math.nan)), ValueError, "temperature nan"),
-        (Request("a", (1,), Sampling(1, 1.0, 0.0)), ValueError, "top_p 0.0"),
-        (Request("a", (1, VOCAB), Sampling(1)), SamplerFault, f"id {VOCAB} is not one of the model's {VOCAB}"),
-        (Request("a", (-1, 2), Sampling(1)), SamplerFault, "id -1"),
-        (Request("b", (1,), Sampling(1)), ValueError, "'b' is in the batch twice"),
-    ],
+    ("ids", "sampling", "error", "words"),
+    [((), Sampling(5), ValueError, "'a' has no ids"), ((1,), Sampling(0), ValueError, "max_tokens"),
+     ((1,), Sampling(1, -0.5), ValueError, "temperature -0.5"),
+     ((1,), Sampling(1, math.nan), ValueError, "temperature nan"), ((1,), Sampling(1, 1.0, 0.0), ValueError, "top_p 0.0"),
+     ((1, VOCAB), Sampling(1), SamplerFault, f"id {VOCAB} is not one of the model's {VOCAB}"),
+     ((-1, 2), Sampling(1), SamplerFault, "id -1"), (None, Sampling(1), ValueError, "'b' is in the batch twice")],
 )
-def test_requests_that_cannot_be_answered(request_, error, words):
+def test_requests_that_cannot_be_answered(ids, sampling, error, words):
     sampler = DecoderSampler(PLAIN, SHARED, 0)
+    other = Request("b", (1,), sampling) if ids is None else Request("a", ids, sampling)
     with pytest.raises(error, match=words):
-        sampler.generate([Request("b", (1,), Sampling(1)), request_])
+        sampler.generate([Request("b", (1,), Sampling(1)), other])
 
 
 def test_tensors_that_do_not_fit_the_shape():
