@@ -31,6 +31,7 @@ class CompactRenderer(TextRenderer):
         for tool in tools:
             self._names.add(tool.name)
             parameter = _single(tool)
+            self._single.pop(tool.name, None)  # the last opening's word on a tool counts
             if parameter:
                 self._single[tool.name] = parameter
         return super().start(messages, tools)

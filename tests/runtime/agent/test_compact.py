@@ -97,3 +97,11 @@ def test_only_known_tools_are_calls():
 def test_a_list_of_words_is_refused_rather_than_changed():
     with pytest.raises(ValueError, match="cannot be written compactly"):
         renderer().turn(Message("assistant", "", (call("bash", command=["ls", "-l"]),)))
+
+
+def test_a_tool_is_what_the_last_opening_said():
+    made = renderer()
+    made.start([], (ToolPlan("submit", "", {"properties": {"answer": {"type": "integer"}}}),))
+    message = Message("assistant", "", (call("submit", answer=4),))
+    ids = made.turn(message)
+    assert bytes(ids[:-1]) == b'<submit>{"answer": 4}</submit>' and same(message, made.parse(ids))

@@ -381,10 +381,10 @@ def test_weights_that_are_not_numbers_are_a_fault_and_leave_nothing_behind():
 @pytest.mark.parametrize(
     ("ids", "sampling", "error", "words"),
     [((), Sampling(5), ValueError, "'a' has no ids"), ((1,), Sampling(0), ValueError, "max_tokens"),
-     ((1,), Sampling(1, -0.5), ValueError, "temperature -0.5"),
-     ((1,), Sampling(1, math.nan), ValueError, "temperature nan"), ((1,), Sampling(1, 1.0, 0.0), ValueError, "top_p 0.0"),
+     ((1,), Sampling(1, -0.5), ValueError, "temperature -0.5"), ((1,), Sampling(1, math.nan), ValueError, "nan"),
+     ((1,), Sampling(1, 1.0, 0.0), ValueError, "top_p 0.0"), ((-1, 2), Sampling(1), SamplerFault, "id -1"),
      ((1, VOCAB), Sampling(1), SamplerFault, f"id {VOCAB} is not one of the model's {VOCAB}"),
-     ((-1, 2), Sampling(1), SamplerFault, "id -1"), (None, Sampling(1), ValueError, "'b' is in the batch twice")],
+     (None, Sampling(1), ValueError, "'b' is in the batch twice")],
 )
 def test_requests_that_cannot_be_answered(ids, sampling, error, words):
     sampler = DecoderSampler(PLAIN, SHARED, 0)
@@ -396,8 +396,8 @@ def test_requests_that_cannot_be_answered(ids, sampling, error, words):
 def test_tensors_that_do_not_fit_the_shape():
     tensors = weights(PLAIN)
     without = {name: tensor for name, tensor in tensors.items() if "fc2" not in name}
-    with pytest.raises(ValueError, match=r"decoder\.layers\.0\.mlp\.linear_fc2\.weight is missing"):
-        DecoderSampler(PLAIN, without, 0)
-    with pytest.raises(ValueError, match=r"word_embeddings.*\(40, 24\).*\(43, 24\)"):
-        DecoderSampler(PLAIN, {**tensors, "embedding.word_embeddings.weight": torch.zeros(40, 24)}, 0)
+    short = {**tensors, "embedding.word_embeddings.weight": torch.zeros(40, 24)}
+    for given_, words in ((without, r"0\.mlp\.linear_fc2\.weight is missing"), (short, r"\(40, 24\).*\(43, 24\)")):
+        with pytest.raises(ValueError, match=words):
+            DecoderSampler(PLAIN, given_, 0)
     assert DecoderSampler(PLAIN, tensors, 0).generate([]) == []
