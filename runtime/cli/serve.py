@@ -93,7 +93,10 @@ async def _serve(options: argparse.Namespace, listening: socket.socket) -> None:
 
     from guerdon.runtime.serve.app import Limits, make_app
 
-    name = options.renderer or ("compact" if _checkpoint(Path(options.source)) else "chat")
+    own = _checkpoint(Path(options.source)) is not None
+    if not own and not options.renderer:
+        _pretrained(Path(options.source), options.threads, options.precision)  # is it a model at all?
+    name = options.renderer or ("compact" if own else "chat")
     renderer = make(name, options.tokenizer or options.source)
     ranks = await started(Path(options.source), options.threads, options.precision)
     try:
