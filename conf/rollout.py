@@ -13,8 +13,6 @@ class RolloutConf:
     mode: str = "lockstep"
     width: int = 64
     """Episodes that are alive at once; 0 for all of a step."""
-    concurrency: int = 0
-    """Sandboxes that work at once, of those that are alive; 0 for two a processor."""
     retries: int = 2
     """Further tries, each in a new sandbox, after a fault of the infrastructure."""
     give_up_after: int = 8

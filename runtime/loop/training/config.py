@@ -58,8 +58,6 @@ class RolloutConfig:
     """How episodes are run; `width` are those alive at once, 0 for all of a step."""
 
     width: int = 64
-    concurrency: int = 0
-    """Sandboxes that work at once, of those that are alive; 0 for two a processor."""
     retries: int = 2
     give_up_after: int = 8
 

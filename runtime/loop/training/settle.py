@@ -50,7 +50,7 @@ def settle_train(document: Document, plan: Plan) -> SettledTraining:
     _counts("algorithm", algorithm, {"steps": 0, "prompts": 1, "group": 1, "warmup_steps": 0, "updates": 1,
                                      "max_turn_tokens": 1})
     _numbers("algorithm", algorithm, ("lr", "clip_low", "clip_high", "kl", "entropy", "temperature", "lr_floor"))
-    _counts("rollout", rollout, {"width": 0, "concurrency": 0, "retries": 0, "give_up_after": 1})
+    _counts("rollout", rollout, {"width": 0, "retries": 0, "give_up_after": 1})
     _counts("evaluate", document["evaluate"], {"every": 0, "rows": 0, "samples": 1})
     _counts("checkpoint", document["checkpoint"], {"every": 1, "keep": 1})
     _one_of("algorithm.name", algorithm["name"], ALGORITHMS)

@@ -27,7 +27,6 @@ from guerdon.runtime.loop.training import checkpoints, warm
 from guerdon.runtime.loop.training.collect import Collector
 from guerdon.runtime.loop.training.config import TrainConfig
 from guerdon.runtime.loop.training.demonstrations import Demonstrators
-from guerdon.runtime.loop.training.gate import GatedProvider
 from guerdon.runtime.loop.training.loop import Training
 from guerdon.runtime.loop.training.records import Records, read
 from guerdon.runtime.loop.training.reporting import refresh
@@ -121,9 +120,7 @@ def _training(place: Place, model: Ranks) -> Training:
     lockstep = Lockstep(model)
     policy = Trained("policy", lockstep, place.renderer, sampling, model.shape.context)
     run_cfg = RunConfig(retries=cfg.rollout.retries, give_up_after=cfg.rollout.give_up_after)
-    working = cfg.rollout.concurrency or 2 * default_admission()
-    provider = GatedProvider(place.provider, working) if place.provider else None
-    shop = Workshop(place.plan, policy, run_cfg, provider, tell=place.say)
+    shop = Workshop(place.plan, policy, run_cfg, place.provider, tell=place.say)
     return Training(
         cfg, place.out, model,
         Collector(shop, policy, Breaker(cfg.rollout.give_up_after), cfg.rollout.width, place.watcher),
