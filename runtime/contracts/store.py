@@ -24,6 +24,10 @@ class StoreFault(Exception):
     """The run's folder cannot be written or read, so nothing can be sealed; the message names the remedy."""
 
 
+class FolderBusy(StoreFault):
+    """Another process is writing the run's folder: it may be waited for."""
+
+
 class Journal(Protocol):
     """The append-only store of one run: what was sealed stays, a torn last entry is found and dropped."""
 

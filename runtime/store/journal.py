@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from guerdon.runtime.contracts.store import StoreFault
+from guerdon.runtime.contracts.store import FolderBusy, StoreFault
 from guerdon.runtime.contracts.trajectory import EpisodeSpec, Outcome, Sealed
 from guerdon.runtime.store.codec import decode, encode
 from guerdon.runtime.store.durable import sync_folder, told, write_atomically, writing
@@ -198,7 +198,7 @@ def _read(line: bytes) -> Sealed:
 
 
 def take_lock(folder: Path) -> int:
-    """Make a run folder this process's own until the descriptor is closed. Raises StoreFault where it is another's."""
+    """Make a run folder this process's own until the descriptor is closed. Raises FolderBusy where it is another's."""
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
@@ -207,7 +207,7 @@ def take_lock(folder: Path) -> int:
     except OSError:
         holder = os.read(handle, 32).decode(errors="replace").strip() or "unknown"
         os.close(handle)
-        raise StoreFault(
+        raise FolderBusy(
             f"another process (pid {holder}) is writing the run {folder}; wait for it or stop it"
         ) from None
     # The lock is held by the kernel; the pid is for people, and a full disk may do without.

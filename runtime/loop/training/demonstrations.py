@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from guerdon.runtime.contracts.plan import LoadedPlan
 from guerdon.runtime.contracts.sandbox import SandboxProvider
-from guerdon.runtime.contracts.store import StoreFault
+from guerdon.runtime.contracts.store import FolderBusy
 from guerdon.runtime.contracts.trajectory import Outcome, Sealed
 from guerdon.runtime.loop.config import RunConfig, RunError, folder_name, selected
 from guerdon.runtime.loop.run import DONE, Watcher, run
 from guerdon.runtime.loop.workshop import Workshop
 from guerdon.runtime.policy.table import make
-from guerdon.runtime.schedule.stop import Stop
 from guerdon.runtime.store.journal import FileJournal
 
+T = TypeVar("T")
 WAIT = 0.5
 """Seconds between two looks at a folder that another process is filling."""
 
@@ -32,7 +33,6 @@ class Demonstrators:
     provider: SandboxProvider | None
     runs: Path
     watcher: Watcher | None
-    stop: Stop | None
 
     async def episodes(self, policy: str, count: int) -> list[Sealed]:
         """`count` episodes of a policy on the first rows of the split, as `guerdon run` would make them (and from the
@@ -42,7 +42,7 @@ class Demonstrators:
         name = folder_name(self.plan.plan.pack, policy, self.plan.digest, cfg, {})
         folder = self.runs / name
         await self._filled(policy, cfg, folder)
-        with await _opened(folder) as journal:
+        with await when_free(lambda: FileJournal(folder)) as journal:
             found = list(_usable(policy, journal.latest()))
         found.sort(key=lambda one: one.trajectory.episode.key)
         if len(found) < count:
@@ -69,21 +69,18 @@ class Demonstrators:
         """The run, done; where another process does it already, wait for that one."""
         while not (folder / DONE).exists():
             try:
-                await run(self.plan, make(policy), cfg, folder, self.provider, watcher=self.watcher, stop=self.stop)
+                await run(self.plan, make(policy), cfg, folder, self.provider, watcher=self.watcher)
                 return
-            except StoreFault as fault:
-                if "another process" not in str(fault):
-                    raise
+            except FolderBusy:
                 await asyncio.sleep(WAIT)
 
 
-async def _opened(folder: Path) -> FileJournal:
+async def when_free(take: Callable[[], T]) -> T:
+    """What `take` gives, as soon as no other process holds the folder. Raises StoreFault for any other trouble."""
     while True:
         try:
-            return FileJournal(folder)
-        except StoreFault as fault:
-            if "another process" not in str(fault):
-                raise
+            return take()
+        except FolderBusy:
             await asyncio.sleep(WAIT)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import time
@@ -17,7 +16,6 @@ from guerdon.runtime.contracts.plan import LoadedPlan
 from guerdon.runtime.contracts.renderer import Renderer
 from guerdon.runtime.contracts.sampling import Sampling
 from guerdon.runtime.contracts.sandbox import SandboxProvider
-from guerdon.runtime.contracts.store import StoreFault
 from guerdon.runtime.learner.fit import threads
 from guerdon.runtime.learner.ranks import Ranks
 from guerdon.runtime.learner.shape import LearnerConfig
@@ -26,7 +24,7 @@ from guerdon.runtime.loop.run import DONE, SUMMARY, Watcher, claim
 from guerdon.runtime.loop.training import checkpoints, warm
 from guerdon.runtime.loop.training.collect import Collector
 from guerdon.runtime.loop.training.config import TrainConfig
-from guerdon.runtime.loop.training.demonstrations import Demonstrators
+from guerdon.runtime.loop.training.demonstrations import Demonstrators, when_free
 from guerdon.runtime.loop.training.loop import Training
 from guerdon.runtime.loop.training.records import Records, read
 from guerdon.runtime.loop.training.reporting import refresh
@@ -157,7 +155,7 @@ async def _warmed(place: Place, model: Ranks, records: Records) -> None:
         concurrency=max(1, default_admission() // place.side_by_side),
     )
     demonstrators = Demonstrators(
-        place.demonstrations or place.plan, run_cfg, place.provider, place.out.parent, place.watcher, None
+        place.demonstrations or place.plan, run_cfg, place.provider, place.out.parent, place.watcher
     )
     stages = await warm.stages(cfg.warm_start, demonstrators, place.renderer, model.shape.context, cfg.seed)
     kept = place.out.parent / f"warm-{warm.identity(stages, cfg)[:20]}"
@@ -220,14 +218,7 @@ def _held(folder: Path) -> Iterator[None]:
 @asynccontextmanager
 async def _alone(folder: Path) -> AsyncIterator[None]:
     """Hold a folder that other runs may want too, waiting for them."""
-    while True:
-        try:
-            handle = take_lock(folder)
-            break
-        except StoreFault as fault:
-            if "another process" not in str(fault):
-                raise
-            await asyncio.sleep(0.5)
+    handle = await when_free(lambda: take_lock(folder))
     try:
         yield
     finally:
